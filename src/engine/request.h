@@ -1,0 +1,63 @@
+// What the server hands to the engine. Everything is validated before; the engine never sees a bad request
+// (design §6).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/token_sink.h"
+
+namespace godwit::engine {
+
+struct SamplingParams {
+  float temperature = 1;  // 0 = greedy
+  float top_p = 1;
+  float min_p = 0;
+  int32_t top_k = 0;  // 0 = off
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  uint64_t seed = 0;          // drawn and reported by the server when the client gave none
+  int32_t top_logprobs = -1;  // -1 = no logprobs; 0…20
+  std::vector<std::pair<int32_t, float>> logit_bias;
+
+  bool needs_history() const {
+    return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;
+  }
+};
+
+struct StopRules {
+  std::vector<int32_t> stop_ids;  // request stop_token_ids; the model's own stop ids are the engine's
+  bool ignore_eos = false;        // the model's own stop ids do not stop
+  int64_t min_tokens = 0;         // before that the model's stop ids are masked
+  int64_t max_tokens = 0;         // >= 1, prompt + max_tokens <= context
+};
+
+// Feature rows that replace the embedding at [first, first + rows) of the prompt.
+struct MediaEmbedding {
+  int64_t first = 0;
+  int64_t rows = 0;
+  std::shared_ptr<const std::vector<float>> features;  // [rows, hidden]
+  uint64_t hash = 0;                                   // part of the prefix-cache key
+};
+
+struct Request {
+  std::string id;               // x-request-id of the exchange, for logs and dumps
+  std::vector<int32_t> prompt;  // >= 1 id
+  std::vector<MediaEmbedding> media;
+  SamplingParams sampling;
+  StopRules stop;
+  uint32_t prompt_index = 0;  // Philox key (design §7)
+  uint32_t choice_index = 0;
+  std::vector<int32_t> forced;  // resume: ids another replica has already sent, run as forced rows
+  int32_t priority = 0;         // lower runs first
+  int64_t deadline_ns = 0;      // engine clock; 0 = none
+  uint64_t cache_salt = 0;      // keeps tenants' prefixes apart
+  uint64_t session = 0;
+  std::shared_ptr<TokenSink> sink;
+};
+
+}  // namespace godwit::engine

@@ -1,0 +1,64 @@
+// Service: what the server knows of the engine. The real one is Engine; tests and `bench mock` answer with
+// recorded ids.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/request.h"
+
+namespace godwit::engine {
+
+// Fixed at start; what /server_info and the start-up lines show. Effective values, not requested ones.
+struct Info {
+  std::string backend;            // cpu | sm90
+  std::string backend_detail;     // instruction set, threads
+  std::string kv_dtype;           // f32 | bf16 | fp8
+  int64_t context = 0;            // tokens a sequence may have
+  int64_t max_sequences = 0;      // that run at once
+  int64_t max_waiting = 0;        // admission queue limit
+  int64_t pages = 0;              // of 64 tokens
+  int64_t prefill_tokens = 0;     // prompt rows a step may carry
+  int64_t weight_bytes = 0;       // all ranks
+  int64_t cache_bytes = 0;        // pages + slots
+  int64_t workspace_bytes = 0;    // activations + scratch
+  std::vector<int32_t> stop_ids;  // the model's own
+};
+
+enum class Health : uint8_t { loading, ready, draining, dead };
+
+// A consistent snapshot; cheap, lock free on the engine thread.
+struct Status {
+  Health health = Health::loading;
+  int64_t running = 0;
+  int64_t waiting = 0;
+  int64_t pages_used = 0;
+  int64_t slots_used = 0;
+  uint64_t steps = 0;
+  int64_t last_progress_ns = 0;  // SteadyClock; liveness comes from this (design §1)
+  uint64_t prompt_tokens = 0;    // totals since start
+  uint64_t cached_tokens = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t finished = 0;
+  uint64_t cancelled = 0;
+  uint64_t failed = 0;
+  std::string dead_reason;
+};
+
+class Service {
+ public:
+  virtual ~Service() = default;
+
+  // From any thread; never blocks. overloaded (429) when the queue is full, context_length when it can never
+  // fit, unavailable (503) while draining or dead. After success the sink gets exactly one End.
+  virtual Result<void> submit(Request request) = 0;
+  virtual const Info& info() const = 0;
+  virtual Status status() const = 0;
+  // No new requests from now on; returns when all have ended or the deadline passed (the rest end with an
+  // error).
+  virtual void drain(int64_t deadline_ns) = 0;
+};
+
+}  // namespace godwit::engine

@@ -1,0 +1,55 @@
+#include "engine/token_sink.h"
+
+#include "base/assert.h"
+
+namespace godwit::engine {
+
+TokenSink::TokenSink(size_t capacity, std::function<void()> wake)
+    : wake_(std::move(wake)), capacity_(capacity) {
+  waiting_.tokens.reserve(capacity);
+}
+
+size_t TokenSink::room() const {
+  std::lock_guard lock(mutex_);
+  return capacity_ - waiting_.tokens.size();
+}
+
+void TokenSink::push_start(const Start& start) {
+  std::lock_guard lock(mutex_);
+  waiting_.start = start;
+  wake_needed_ = true;
+}
+
+void TokenSink::push(const Token& token, const TopLogprobs* top) {
+  std::lock_guard lock(mutex_);
+  GODWIT_ASSERT(waiting_.tokens.size() < capacity_);
+  waiting_.tokens.push_back(token);
+  if (top) waiting_.top.push_back(*top);
+  wake_needed_ = true;
+}
+
+void TokenSink::push_end(End end) {
+  std::lock_guard lock(mutex_);
+  GODWIT_ASSERT(!waiting_.end);
+  waiting_.end = std::move(end);
+  wake_needed_ = true;
+}
+
+bool TokenSink::claim_wake() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(wake_needed_, false);
+}
+
+void TokenSink::take(Batch& out) {
+  out.start.reset();
+  out.tokens.clear();
+  out.top.clear();
+  out.end.reset();
+  // A reader's first batches have no storage yet; what it hands back to the engine's side must.
+  if (out.tokens.capacity() < capacity_) out.tokens.reserve(capacity_);
+  std::lock_guard lock(mutex_);
+  std::swap(out, waiting_);
+  wake_needed_ = false;
+}
+
+}  // namespace godwit::engine

@@ -1,0 +1,56 @@
+// StepPlan: what the schedule tells the ranks to do in one step. Plain data, immutable for the step (design
+// §6).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/step.h"
+#include "sample/sampling.h"
+
+namespace godwit::schedule {
+
+struct PlanSequence {
+  uint64_t request = 0;  // engine's number of the request
+  kernels::Sequence rows;
+  int32_t pages = 0;         // entries of its page table from rows.page_offset on
+  int32_t sampled_rows = 0;  // its last so many rows get logits: prefill 0 or 1, decode 1, verify all
+};
+
+// State that moves as one unit (design §9): restores run before the rows, saves after them.
+struct SnapshotCommand {
+  int32_t slot = 0;
+  int32_t snapshot = 0;  // index in the snapshot pool
+  int64_t position = 0;  // tokens the state covers, a multiple of 64
+};
+
+struct StepPlan {
+  uint64_t step = 0;
+  int32_t decode_sequences = 0;  // the first so many are of the decode family
+  std::vector<PlanSequence> sequences;
+  std::vector<int32_t> ids;                  // [rows] or kernels::kFromSlot
+  std::vector<int32_t> pages;                // page tables, one after the other
+  std::vector<sample::SamplingRow> samples;  // one per logits row, in row order
+  std::vector<int32_t> bias_ids;             // logit_bias pairs of all samples
+  std::vector<float> bias_values;
+  std::vector<SnapshotCommand> restores;
+  std::vector<SnapshotCommand> saves;
+
+  int32_t rows() const { return static_cast<int32_t>(ids.size()); }
+  bool empty() const { return sequences.empty() && restores.empty() && saves.empty(); }
+  void clear();
+};
+
+inline void StepPlan::clear() {
+  decode_sequences = 0;
+  sequences.clear();
+  ids.clear();
+  pages.clear();
+  samples.clear();
+  bias_ids.clear();
+  bias_values.clear();
+  restores.clear();
+  saves.clear();
+}
+
+}  // namespace godwit::schedule
