@@ -1,5 +1,7 @@
 #include "engine/token_sink.h"
 
+#include <utility>
+
 #include "base/assert.h"
 
 namespace godwit::engine {
