@@ -33,7 +33,8 @@ struct LatentWrite {
 
 // Writes the ring for all rows and every pool whose last token is among them: pooled[d] = sum_s
 // softmax_s(gate_s[d] + ape[s, d]) key_s[d], the softmax per channel over the P tokens (spec §10.2). Also
-// when nothing is scored (trap T25).
+// when nothing is scored (trap T25). A pool reads only ring entries of its own tokens, so a slot's ring need
+// not be cleared.
 struct IndexWrite {
   View key;                    // [T, di] after k_norm
   View gate;                   // [T, di] from x, before any norm
@@ -43,7 +44,7 @@ struct IndexWrite {
 };
 
 // For each row at position t: the min(topk / P, candidates) best pools, candidates = floor((t + 1) / P),
-// ascending; ties go to the lower index. score = scale sum_h weight_h relu(q_h . pooled) in f32 (spec §10.3).
+// ascending; ties go to the lower index, a NaN score ranks last. score = scale sum_h weight_h relu(q_h . pooled) in f32 (spec §10.3).
 // When candidates <= topk / P nothing is scored: the list is all of them. Scores never exist as rows x
 // context: tiles with a running top-k in a fixed workspace (design §8).
 struct IndexSelect {

@@ -23,7 +23,9 @@ struct HistoryStart {
 };
 
 // Draws one token for each logits row: bias -> penalties -> grammar mask -> temperature -> top_k -> top_p ->
-// min_p -> draw. Also writes last_token[slot] and counts the draw in the history.
+// min_p -> draw. Also writes last_token[slot] and counts the draw in the history. A row that cannot be drawn
+// from (NaN, +inf, or nothing finite left) gives finite = 0 and id = -1, leaves the history alone and a valid
+// id, 0, in last_token.
 struct Sample {
   View logits;                                // [R, V] f32, changed in place
   const sample::SamplingRow* rows = nullptr;  // [R]

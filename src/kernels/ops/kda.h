@@ -9,6 +9,8 @@ namespace godwit::kernels {
 
 // The state of one KDA layer in all slots. Slots are `slot_stride` bytes apart, so that all layers of a slot
 // lie together and move as one piece (snapshots, host tier). Addresses are 64 bit everywhere (trap T17).
+// At position 0 state and conv window are zero whatever the slot holds: a sequence with first == 0, and a
+// replay whose rows began there (first == replay), start from zero, so a slot need not be cleared.
 struct KdaState {
   std::byte* base = nullptr;  // slot 0 of this layer
   int64_t slot_stride = 0;    // bytes
