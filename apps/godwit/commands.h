@@ -1,0 +1,32 @@
+// The subcommands of the godwit binary, one file each (design §5).
+//
+// add_<name>_command declares a subcommand on `app`; when the user picks it, its callback sets `run` to the
+// work to do. Nothing runs while the command line is parsed, so --help and usage errors come first. `run`
+// returns the exit code: 0 done, 1 failed, 2 usage, 3 model or data refused, 4 device (base/error.h).
+#pragma once
+
+#include <CLI/App.hpp>
+#include <functional>
+
+#include "base/error.h"
+#include "config/option_layers.h"
+
+namespace godwit {
+
+// Weak: a subcommand whose file is not part of this build is not offered.
+#define GODWIT_COMMAND(name) [[gnu::weak]] void add_##name##_command(CLI::App& app, std::function<int()>& run)
+GODWIT_COMMAND(serve);
+GODWIT_COMMAND(chat);
+GODWIT_COMMAND(inspect);
+GODWIT_COMMAND(debug);
+GODWIT_COMMAND(selftest);
+GODWIT_COMMAND(completion);
+#undef GODWIT_COMMAND
+
+// Where each flag of the running command got its value (config/option_layers.h). Set before `run` is called.
+const OptionSources& option_sources();
+
+// Prints "godwit: <field>: <message>" to stderr and returns the exit code of the error's code.
+int report_failure(const Error& error);
+
+}  // namespace godwit
