@@ -1,0 +1,102 @@
+// Model: one rank's glm5_next, written once against kernels::Ops. forward() is the whole text model over a
+// StepPlan.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "comm/comm.h"
+#include "model/glm5_next/state.h"
+#include "model/glm5_next/weights.h"
+#include "model/glm5_next/workspace.h"
+#include "schedule/step_plan.h"
+
+namespace godwit::model {
+
+struct ModelOptions {
+  kernels::StepLimits limits;
+  DType kv_dtype = DType::f32;
+  int64_t pages = 0;  // the reserved page 0 included
+  int64_t slots = 0;  // the reserved slot 0 included
+  int64_t snapshots = 0;
+};
+
+// Bytes a rank allocates besides its weights, as a pure function of sizes (design §8).
+struct ModelBytes {
+  int64_t pages = 0;
+  int64_t slots = 0;
+  int64_t snapshots = 0;
+  int64_t workspace = 0;  // activations
+  int64_t scratch = 0;    // of the ops
+};
+ModelBytes price(const TextConfig& text, const ShardPlan& plan, const ModelOptions& options,
+                 const kernels::Ops& ops);
+
+// Looks into a forward pass: goldens and `debug` only. Views hold the rows of the step, in the backend's
+// memory.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void after_layer(int layer, const View& streams) = 0;                    // [T, n D]
+  virtual void after_select(int layer, const View& pools, const View& count) = 0;  // DSA layers
+  virtual void after_route(int layer, const View& ids, const View& weights) = 0;   // MoE layers
+  virtual void before_sample(const View& hidden, const View& logits) = 0;          // [R, D], [R, V]
+};
+
+class Model {
+ public:
+  // Prepares `ops` and allocates every buffer. `checkpoint` and `ops` must outlive the model.
+  static Result<std::unique_ptr<Model>> load(const Checkpoint& checkpoint, const ModelConfig& config,
+                                             const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
+                                             const ModelOptions& options);
+
+  // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing.
+  void forward(const schedule::StepPlan& plan, sample::Sampled* out);
+
+  // Starts a slot's token history; only for requests whose sampling needs it.
+  void start_history(int32_t slot, const std::vector<int32_t>& prompt);
+
+  // Ids that exist in lm_head but have no token are never drawn (api spec §1.5); and the model's own stop
+  // ids.
+  void set_vocabulary(const std::vector<bool>& has_token, const std::vector<int32_t>& stop_ids);
+  void observe(Observer* observer) { observer_ = observer; }
+
+  const kernels::Dims& dims() const { return dims_; }
+  const StateLayout& layout() const { return state_->layout(); }
+  int64_t weight_bytes() const { return weights_->bytes; }
+  int64_t state_bytes() const { return state_->bytes(); }
+
+ private:
+  Model(const ModelConfig& config, kernels::Ops& ops, comm::Comm& comm, const ModelOptions& options);
+
+  // layers.cpp: a sublayer reads ws_.normed and writes ws_.y, summed over ranks.
+  void kda(int layer, const KdaWeights& w);
+  void dsa(int layer, const DsaWeights& w);
+  void ffn(int layer, const LayerWeights& w);
+  // head.cpp
+  void head(const schedule::StepPlan& plan, sample::Sampled* out);
+  void upload(const schedule::StepPlan& plan);
+
+  const TextConfig text_;
+  kernels::Ops& ops_;
+  comm::Comm& comm_;
+  ModelOptions options_;
+  kernels::Dims dims_;
+  std::unique_ptr<ModelWeights> weights_;
+  std::unique_ptr<RankState> state_;
+  Workspace ws_;
+  Observer* observer_ = nullptr;
+
+  // The step in the backend's memory, filled by upload().
+  kernels::StepView step_;
+  int64_t rows_ = 0;
+  std::vector<kernels::Sequence> sequences_;
+  std::vector<int32_t> row_sequence_;
+  std::vector<int32_t> sampled_rows_;  // [R] row of each logits row
+  std::vector<uint32_t> banned_;       // [(V + 31) / 32]
+  std::vector<int32_t> stop_ids_;
+  Buffer workspace_;
+};
+
+}  // namespace godwit::model
