@@ -53,9 +53,8 @@ std::string script(const CLI::App& root) {
   collect(root, "godwit", commands);
   std::string out =
       "_godwit() {\n"
-      "  local word=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\" path=godwit next "
-      "i\n"
-      "  local offers= files= here=\n"
+      "  local word=\"${COMP_WORDS[COMP_CWORD]}\" previous=\"${COMP_WORDS[COMP_CWORD-1]}\"\n"
+      "  local at=godwit next= offers= files= here= i\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    next=\"$at ${COMP_WORDS[i]}\"\n"
       "    case \"$next\" in\n      ";
