@@ -34,8 +34,7 @@ class Checkpoint {
  public:
   // Reads DIR/model.safetensors.index.json and the files it names, or the single DIR/model.safetensors.
   // Refused (data_refused, naming file, tensor and offset): a file missing or truncated, a header that lies,
-  // an index and files that disagree on a tensor in either direction, a tensor in two files, a total_size
-  // that is not the sum.
+  // an index and files that disagree on a tensor in either direction, a tensor in two files.
   static Result<Checkpoint> open(const std::filesystem::path& dir);
 
   Checkpoint(Checkpoint&&) noexcept;
@@ -49,6 +48,8 @@ class Checkpoint {
 
  private:
   Checkpoint();
+  Result<void> add_file(const std::filesystem::path& path);
+
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, TensorRef, std::less<>> tensors_;
   uint64_t tensor_bytes_ = 0;

@@ -2,7 +2,6 @@
 // against it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -42,7 +41,7 @@ constexpr int kComponentCount = 14;
 std::string_view name_of(Component component);
 
 // How tensor parallelism cuts a tensor (§17).
-enum class Split : uint8_t { replicated, vocabulary, head_rows, head_columns, rows, columns };
+enum class Split : uint8_t { replicated, rows, columns };
 
 struct TensorSpec {
   std::string name;
@@ -64,29 +63,6 @@ std::string scale_name(std::string_view weight_name);
 
 // Scale tensors are not listed: they belong to their weight and are [ceil(rows/128), ceil(columns/128)] F32.
 std::vector<TensorSpec> make_inventory(const ModelConfig& config);
-
-// Which form totals are counted for: the FP8 release (§3.1) or its BF16 sibling.
-enum class Form : uint8_t { fp8, bf16 };
-
-struct Totals {
-  int64_t tensors = 0;                                           // scale tensors included
-  int64_t parameters = 0;                                        // scale elements excluded
-  int64_t f8_elements = 0, bf16_elements = 0, f32_elements = 0;  // f32 includes scales
-  int64_t weight_bytes = 0;                                      // without scales
-  int64_t scale_bytes = 0;
-
-  int64_t bytes() const { return weight_bytes + scale_bytes; }
-  Totals& operator+=(const Totals& other);
-};
-// Main text model by component, the NextN block by component, vision.
-struct TotalsTable {
-  std::array<Totals, kComponentCount> main, nextn;  // indexed by Component; vision counts under main[vision]
-  Totals main_total() const;                        // without vision
-  Totals nextn_total() const;
-  Totals vision_total() const;
-  Totals all() const;
-};
-TotalsTable totals(const std::vector<TensorSpec>& inventory, Form form);
 
 // The draft block may be absent or incomplete when the engine is not going to draft.
 enum class NextnUse : uint8_t { required, optional };

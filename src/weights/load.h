@@ -21,7 +21,8 @@ Result<Buffer> load_f32(const Checkpoint& checkpoint, std::string_view name);
 // `copies`, which must outlive the weight. `scales` is the .weight_scale_inv sibling of an F8_E4M3 tensor,
 // else nullptr.
 Weight weight_view(const TensorRef& tensor, const TensorRef* scales, std::vector<Buffer>& copies);
-// By name, with the sibling if there is one. data_refused when the tensor is missing.
+// By name, with the sibling if there is one. data_refused when the tensor, or the scales of
+// an F8_E4M3 one, are missing.
 Result<Weight> weight_view(const Checkpoint& checkpoint, std::string_view name, std::vector<Buffer>& copies);
 
 // A rank's part of a weight, still in place. F8: the slice passed check_fp8_cuts.

@@ -7,6 +7,7 @@
 #include "base/result.h"
 #include "config/model_config.h"
 #include "weights/inventory.h"
+#include "weights/totals.h"
 
 namespace godwit {
 
@@ -47,15 +48,8 @@ class ShardPlan {
 // and the cut.
 Result<void> check_fp8_cuts(const ShardPlan& plan, const std::vector<TensorSpec>& inventory);
 
-// Bytes a rank keeps (spec §15.3).
-struct RankBytes {
-  TotalsTable table;
-  int64_t main() const { return table.main_total().bytes(); }
-  int64_t nextn() const { return table.nextn_total().bytes(); }
-  int64_t vision() const { return table.vision_total().bytes(); }
-  int64_t total() const { return main() + nextn() + vision(); }
-};
-RankBytes rank_bytes(const ShardPlan& plan, const std::vector<TensorSpec>& inventory, Form form,
-                     int64_t rank);
+// What one rank keeps (spec §15.3).
+TotalsTable rank_totals(const ShardPlan& plan, const std::vector<TensorSpec>& inventory, Form form,
+                        int64_t rank);
 
 }  // namespace godwit
