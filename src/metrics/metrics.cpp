@@ -1,0 +1,120 @@
+#include "metrics/metrics.h"
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+#include <prometheus/text_serializer.h>
+
+#include <mutex>
+#include <sstream>
+
+namespace godwit::metrics {
+namespace {
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+const Buckets kLatency = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1,
+                          2.5,   5,      10,    20,   40,    80,   160, 320,  640, 1280};
+const Buckets kInterToken = {0.0005, 0.001, 0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.03,
+                             0.04,   0.06,  0.08,  0.1,   0.15,  0.25,  0.5,  1,     2.5,  10};
+const Buckets kTokens = {1, 16, 64, 256, 1024, 4096, 16384, 65536, 131072, 262144, 524288, 1048576};
+
+}  // namespace
+
+struct Metrics::Impl {
+  prometheus::Registry registry;
+  std::mutex scrape;
+
+  prometheus::Counter& counter(const std::string& name, const std::string& help) {
+    return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+  }
+  prometheus::Gauge& gauge(const std::string& name, const std::string& help) {
+    return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+  }
+  prometheus::Histogram& histogram(const std::string& name, const std::string& help, const Buckets& buckets) {
+    return prometheus::BuildHistogram().Name(name).Help(help).Register(registry).Add({}, buckets);
+  }
+  static void raise(prometheus::Counter& c, uint64_t total) {
+    const double delta = static_cast<double>(total) - c.Value();
+    if (delta > 0) c.Increment(delta);
+  }
+
+  prometheus::Family<prometheus::Counter>& responses = prometheus::BuildCounter()
+                                                           .Name("godwit_requests_total")
+                                                           .Help("HTTP answers by route and status code")
+                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& finishes = prometheus::BuildCounter()
+                                                          .Name("godwit_finished_total")
+                                                          .Help("Ended generations by finish reason")
+                                                          .Register(registry);
+  prometheus::Counter& aborts = counter("godwit_aborts_total", "Clients that left before their answer was complete");
+  prometheus::Counter& rollbacks =
+      counter("godwit_tool_call_rollbacks_total", "Tool calls with an unknown name, given back as text");
+  prometheus::Counter& reasoning = counter("godwit_reasoning_tokens_total", "Sampled tokens inside thinking");
+  prometheus::Counter& prompt = counter("godwit_prompt_tokens_total", "Prompt tokens of admitted requests");
+  prometheus::Counter& cached = counter("godwit_cached_tokens_total", "Prompt tokens taken from the prefix cache");
+  prometheus::Counter& generated = counter("godwit_generated_tokens_total", "Sampled tokens");
+  prometheus::Counter& steps = counter("godwit_engine_steps_total", "Engine steps");
+  prometheus::Gauge& ready = gauge("godwit_ready", "1 when a request would be accepted");
+  prometheus::Gauge& running = gauge("godwit_requests_running", "Requests in the batch");
+  prometheus::Gauge& waiting = gauge("godwit_requests_waiting", "Requests waiting for admission");
+  prometheus::Gauge& pages_used = gauge("godwit_pages_used", "KV pages of 64 tokens in use");
+  prometheus::Gauge& pages_total = gauge("godwit_pages_total", "KV pages there are");
+  prometheus::Gauge& slots_used = gauge("godwit_slots_used", "Recurrent-state slots in use");
+  prometheus::Gauge& slots_total = gauge("godwit_slots_total", "Sequences that can run at once");
+  prometheus::Gauge& connections = gauge("godwit_connections", "Open client connections");
+  prometheus::Histogram& ttft =
+      histogram("godwit_time_to_first_token_seconds", "Request received to first token", kLatency);
+  prometheus::Histogram& inter_token =
+      histogram("godwit_inter_token_seconds", "Time between deliveries, per token delivered", kInterToken);
+  prometheus::Histogram& total = histogram("godwit_request_seconds", "Request received to last token", kLatency);
+  prometheus::Histogram& queue = histogram("godwit_queue_seconds", "Submitted to first scheduled", kLatency);
+  prometheus::Histogram& prompt_length =
+      histogram("godwit_request_prompt_tokens", "Prompt tokens of a request", kTokens);
+  prometheus::Histogram& output_length =
+      histogram("godwit_request_generated_tokens", "Sampled tokens of a request", kTokens);
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::~Metrics() = default;
+
+void Metrics::count_response(std::string_view route, int status) {
+  impl_->responses.Add({{"route", std::string(route)}, {"code", std::to_string(status)}}).Increment();
+}
+void Metrics::count_finish(std::string_view reason) {
+  impl_->finishes.Add({{"reason", std::string(reason)}}).Increment();
+}
+void Metrics::count_abort() { impl_->aborts.Increment(); }
+void Metrics::count_rollback() { impl_->rollbacks.Increment(); }
+void Metrics::observe_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
+
+void Metrics::observe_request(const RequestSample& s) {
+  if (s.queue_seconds >= 0) impl_->queue.Observe(s.queue_seconds);
+  if (s.first_token_seconds >= 0) impl_->ttft.Observe(s.first_token_seconds);
+  impl_->total.Observe(s.total_seconds);
+  impl_->prompt_length.Observe(static_cast<double>(s.prompt_tokens));
+  impl_->output_length.Observe(static_cast<double>(s.generated_tokens));
+  impl_->reasoning.Increment(static_cast<double>(s.reasoning_tokens));
+}
+
+std::string Metrics::text(const EngineSnapshot& e) {
+  std::lock_guard lock(impl_->scrape);  // raise() reads, then adds
+  impl_->ready.Set(e.ready ? 1 : 0);
+  impl_->running.Set(static_cast<double>(e.running));
+  impl_->waiting.Set(static_cast<double>(e.waiting));
+  impl_->pages_used.Set(static_cast<double>(e.pages_used));
+  impl_->pages_total.Set(static_cast<double>(e.pages_total));
+  impl_->slots_used.Set(static_cast<double>(e.slots_used));
+  impl_->slots_total.Set(static_cast<double>(e.slots_total));
+  impl_->connections.Set(static_cast<double>(e.connections));
+  Impl::raise(impl_->steps, e.steps);
+  Impl::raise(impl_->prompt, e.prompt_tokens);
+  Impl::raise(impl_->cached, e.cached_tokens);
+  Impl::raise(impl_->generated, e.generated_tokens);
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, impl_->registry.Collect());
+  return out.str();
+}
+
+}  // namespace godwit::metrics

@@ -1,0 +1,427 @@
+#include "server/connection.h"
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/write.hpp>
+#include <chrono>
+#include <ctime>
+#include <limits>
+
+#include "base/clock.h"
+#include "server/request_reader.h"
+
+namespace godwit::server {
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kMs = 1'000'000;
+constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kKeptCapacity = 256 * 1024;  // a buffer that once grew beyond this is given back
+constexpr int64_t kLingerMs = 2'000;
+constexpr size_t kLingerBytes = 16u << 20;
+
+int64_t now_ns() { return SteadyClock().now_ns(); }
+
+void append_date(std::string& out) {
+  thread_local std::time_t at = 0;
+  thread_local char text[40];
+  const std::time_t now = std::time(nullptr);
+  if (now != at) {
+    std::tm tm{};
+    gmtime_r(&now, &tm);
+    std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    at = now;
+  }
+  out += text;
+}
+
+class Connection final : public ResponseWriter, public std::enable_shared_from_this<Connection> {
+ public:
+  Connection(asio::io_context& context, asio::ip::tcp::socket socket, std::shared_ptr<const ConnectionHost> host)
+      : context_(context),
+        socket_(std::move(socket)),
+        timer_(context),
+        host_(std::move(host)),
+        reader_(host_->limits.header_bytes, host_->limits.body_bytes) {
+    host_->on_open();
+  }
+  ~Connection() override { host_->on_close(); }
+
+  void start() {
+    error_code ignored;
+    socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    const auto peer = socket_.remote_endpoint(ignored);
+    peer_ = ignored ? "?" : peer.address().to_string();
+    set_read_deadline(host_->limits.idle_ms);
+    read();
+  }
+
+  // ResponseWriter
+  void post(std::function<void()> work) override { asio::post(context_, std::move(work)); }
+  bool gone() const override { return gone_; }
+  void attach(std::shared_ptr<Exchange> exchange) override {
+    if (!gone_) exchange_ = std::move(exchange);
+  }
+  void respond(HttpResponse response) override;
+  void begin_stream() override;
+  std::string& buffer() override { return payload_; }
+  void flush() override;
+  void end_stream() override;
+  bool congested() const override {
+    return payload_.size() + writing_payload_.size() > host_->limits.stream_buffer;
+  }
+  int status() const override { return status_; }
+
+ private:
+  enum class State : uint8_t { reading, answering, lingering, closed };
+
+  void read();
+  void on_read(const error_code& ec, size_t bytes);
+  void feed();
+  void refuse(const Error& error);
+  void on_client_eof();
+  void client_gone();
+  void on_written(const error_code& ec);
+  void finish_exchange();
+  void close();
+  void append_head(const HttpResponse& response, bool streamed);
+
+  void set_read_deadline(int64_t ms) { arm(read_deadline_, ms); }
+  void arm(int64_t& deadline, int64_t ms) {
+    deadline = now_ns() + ms * kMs;
+    arm_timer();
+  }
+  void arm_timer();
+  void on_timer();
+
+  asio::io_context& context_;
+  asio::ip::tcp::socket socket_;
+  asio::steady_timer timer_;
+  std::shared_ptr<const ConnectionHost> host_;
+  std::string peer_;
+
+  State state_ = State::reading;
+  RequestReader reader_;
+  std::string in_;  // received, not yet parsed
+  std::array<char, 4096> small_read_;
+  std::string read_buffer_;  // only while a body arrives: 4096 bytes at a time would be slow there
+  bool read_pending_ = false;
+  bool peer_eof_ = false;
+  bool body_phase_ = false;
+  size_t lingered_ = 0;
+
+  std::shared_ptr<Exchange> exchange_;
+  std::string request_id_;
+  int64_t received_ns_ = 0;
+  int status_ = 0;
+  bool head_ = false;
+  bool http_1_0_ = false;
+  bool close_after_ = false;
+  bool streaming_ = false;
+  bool answered_ = false;  // the whole answer has been handed over
+  bool gone_ = false;
+
+  std::string raw_;      // heads and whole answers
+  std::string payload_;  // stream bytes that will become one chunk
+  bool last_chunk_ = false;
+  bool writing_ = false;
+  std::string writing_raw_;
+  std::string writing_payload_;
+  char chunk_size_[24];
+
+  int64_t read_deadline_ = kNever;
+  int64_t write_deadline_ = kNever;
+  int64_t comment_deadline_ = kNever;
+  int64_t armed_ = kNever;
+};
+
+// ---- reading
+
+void Connection::read() {
+  if (read_pending_ || peer_eof_ || state_ == State::closed) return;
+  if (state_ == State::answering && in_.size() > host_->limits.pipelined_bytes) return;
+  read_pending_ = true;
+  if (body_phase_ && read_buffer_.empty()) read_buffer_.resize(kReadBytes);
+  const auto target = body_phase_ ? asio::buffer(read_buffer_.data(), read_buffer_.size())
+                                  : asio::buffer(small_read_.data(), small_read_.size());
+  char* const data = static_cast<char*>(target.data());
+  auto self = shared_from_this();
+  socket_.async_read_some(target, [self, data](const error_code& ec, size_t bytes) {
+    self->read_pending_ = false;
+    if (self->state_ != State::lingering) self->in_.append(data, bytes);
+    self->on_read(ec, bytes);
+  });
+}
+
+void Connection::on_read(const error_code& ec, size_t bytes) {
+  if (state_ == State::closed) return;
+  if (ec == asio::error::eof) {
+    peer_eof_ = true;
+    if (state_ == State::answering) return on_client_eof();
+    return close();
+  }
+  if (ec) return client_gone();
+  if (state_ == State::lingering) {
+    lingered_ += bytes;
+    if (lingered_ > kLingerBytes) return close();
+  } else if (state_ == State::reading) {
+    if (body_phase_) set_read_deadline(host_->limits.body_ms);
+    feed();
+  }
+  read();
+}
+
+void Connection::feed() {
+  if (in_.empty()) return;
+  auto fed = reader_.feed(in_);
+  if (!fed) return refuse(fed.error());
+  in_.erase(0, fed->consumed);
+  if (fed->header_done && !fed->done) {
+    body_phase_ = true;
+    set_read_deadline(host_->limits.body_ms);
+    if (fed->expect_continue) {
+      raw_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      flush();
+    }
+  } else if (!body_phase_ && read_deadline_ > now_ns() + host_->limits.header_ms * kMs) {
+    set_read_deadline(host_->limits.header_ms);
+  }
+  if (!fed->done) return;
+
+  head_ = reader_.head();
+  http_1_0_ = reader_.http_1_0();
+  close_after_ = !reader_.keep_alive() || host_->closing();
+  HttpRequest request = reader_.take();
+  request.peer = peer_;
+  request.received_ns = received_ns_ = now_ns();
+  request_id_ = request.id;
+  body_phase_ = false;
+  read_buffer_ = std::string();
+  state_ = State::answering;
+  read_deadline_ = kNever;
+  host_->handler(std::move(request), shared_from_this());
+}
+
+void Connection::refuse(const Error& error) {
+  state_ = State::answering;
+  read_deadline_ = kNever;
+  received_ns_ = now_ns();
+  in_.clear();
+  HttpResponse response = host_->error_response(error);
+  response.close = true;
+  respond(std::move(response));
+}
+
+// The client will send nothing more. It may still be reading (a half-closed socket) or have gone; only a write
+// tells: to a closed socket it provokes a reset.
+void Connection::on_client_eof() {
+  close_after_ = true;
+  if (answered_) return;
+  if (streaming_) {
+    payload_ += ":\n\n";
+  } else if (http_1_0_) {
+    return client_gone();  // 1.0 knows no interim answer
+  } else {
+    raw_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  }
+  flush();
+  auto self = shared_from_this();
+  socket_.async_wait(asio::ip::tcp::socket::wait_error, [self](const error_code& ec) {
+    if (!ec && self->state_ == State::answering) self->client_gone();
+  });
+}
+
+// ---- writing
+
+void Connection::append_head(const HttpResponse& response, bool streamed) {
+  const int64_t ms = (now_ns() - received_ns_) / kMs;
+  fmt::format_to(std::back_inserter(raw_), "HTTP/1.1 {} {}\r\nDate: ", response.status,
+                 reason_phrase(response.status));
+  append_date(raw_);
+  fmt::format_to(std::back_inserter(raw_), "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n",
+                 request_id_.empty() ? "-" : request_id_, ms);
+  for (const auto& [name, value] : response.headers) {
+    fmt::format_to(std::back_inserter(raw_), "{}: {}\r\n", name, value);
+  }
+  if (streamed) {
+    raw_ += "Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
+    if (!http_1_0_) raw_ += "Transfer-Encoding: chunked\r\n";
+  } else if (response.status != 204) {
+    fmt::format_to(std::back_inserter(raw_), "Content-Type: {}\r\nContent-Length: {}\r\n", response.content_type,
+                   response.body.size());
+  }
+  if (close_after_) {
+    raw_ += "Connection: close\r\n";
+  } else if (http_1_0_) {
+    raw_ += "Connection: keep-alive\r\n";
+  }
+  raw_ += "\r\n";
+}
+
+void Connection::respond(HttpResponse response) {
+  if (gone_ || state_ != State::answering || answered_) return;
+  close_after_ = close_after_ || response.close || host_->closing();
+  status_ = response.status;
+  answered_ = true;
+  append_head(response, false);
+  if (!head_) raw_ += response.body;
+  flush();
+}
+
+void Connection::begin_stream() {
+  if (gone_ || state_ != State::answering || answered_) return;
+  if (http_1_0_) close_after_ = true;
+  status_ = 200;
+  streaming_ = true;
+  append_head(HttpResponse(), true);
+  arm(comment_deadline_, host_->limits.keep_alive_comment_ms);
+}
+
+void Connection::end_stream() {
+  if (gone_ || !streaming_ || answered_) return;
+  answered_ = true;
+  last_chunk_ = true;
+  comment_deadline_ = kNever;
+  flush();
+}
+
+void Connection::flush() {
+  if (gone_) {
+    payload_.clear();
+    return;
+  }
+  if (writing_ || (raw_.empty() && payload_.empty() && !last_chunk_)) return;
+  writing_ = true;
+  writing_raw_.swap(raw_);
+  writing_payload_.swap(payload_);
+  std::array<asio::const_buffer, 5> parts;
+  parts[0] = asio::buffer(writing_raw_);
+  if (!http_1_0_ && !writing_payload_.empty()) {
+    char* end = fmt::format_to(chunk_size_, "{:x}\r\n", writing_payload_.size());
+    parts[1] = asio::buffer(chunk_size_, static_cast<size_t>(end - chunk_size_));
+    parts[3] = asio::buffer("\r\n", 2);
+  }
+  parts[2] = asio::buffer(writing_payload_);
+  if (!http_1_0_ && last_chunk_) parts[4] = asio::buffer("0\r\n\r\n", 5);
+  last_chunk_ = false;
+  write_deadline_ = now_ns() + host_->limits.write_ms * kMs;
+  if (streaming_ && !answered_) {
+    comment_deadline_ = now_ns() + host_->limits.keep_alive_comment_ms * kMs;
+  }
+  arm_timer();
+  auto self = shared_from_this();
+  asio::async_write(socket_, parts, [self](const error_code& ec, size_t) { self->on_written(ec); });
+}
+
+void Connection::on_written(const error_code& ec) {
+  writing_ = false;
+  write_deadline_ = kNever;
+  if (state_ == State::closed) return;
+  if (ec) return client_gone();
+  const bool was_congested = congested();
+  for (std::string* buffer : {&writing_raw_, &writing_payload_}) {
+    buffer->clear();
+    if (buffer->capacity() > kKeptCapacity) buffer->shrink_to_fit();
+  }
+  flush();
+  if (writing_) return;
+  if (answered_ && state_ == State::answering) return finish_exchange();
+  if (was_congested && !congested() && exchange_) {
+    const auto exchange = exchange_;
+    exchange->on_drained();
+  }
+}
+
+void Connection::finish_exchange() {
+  exchange_.reset();
+  streaming_ = answered_ = false;
+  status_ = 0;
+  request_id_.clear();
+  if (close_after_ || host_->closing()) {
+    // Bytes that still arrive are read and dropped for a moment: closing over them would reset the connection and
+    // could take the answer away from the client.
+    if (peer_eof_) return close();
+    state_ = State::lingering;
+    error_code ignored;
+    socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
+    set_read_deadline(kLingerMs);
+    return read();
+  }
+  state_ = State::reading;
+  reader_ = RequestReader(host_->limits.header_bytes, host_->limits.body_bytes);
+  set_read_deadline(host_->limits.idle_ms);
+  feed();
+  read();
+}
+
+// ---- endings
+
+void Connection::client_gone() {
+  if (gone_) return;
+  gone_ = true;
+  const auto exchange = std::move(exchange_);
+  exchange_.reset();
+  close();
+  if (exchange) exchange->on_gone();
+}
+
+void Connection::close() {
+  if (state_ == State::closed) return;
+  state_ = State::closed;
+  gone_ = true;
+  timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void Connection::arm_timer() {
+  const int64_t next = std::min({read_deadline_, write_deadline_, comment_deadline_});
+  if (next >= armed_ || state_ == State::closed) return;  // a later deadline is seen when the timer fires
+  armed_ = next;
+  timer_.expires_at(std::chrono::steady_clock::time_point(std::chrono::nanoseconds(next)));
+  auto self = shared_from_this();
+  timer_.async_wait([self](const error_code& ec) {
+    if (ec) return;  // replaced by an earlier deadline, or closed
+    self->armed_ = kNever;
+    self->on_timer();
+  });
+}
+
+void Connection::on_timer() {
+  if (state_ == State::closed) return;
+  const int64_t now = now_ns();
+  if (now >= write_deadline_) return client_gone();  // a reader that stopped reading
+  if (now >= read_deadline_) {
+    read_deadline_ = kNever;
+    if (state_ == State::reading && (body_phase_ || !in_.empty())) {
+      refuse(make_error(ErrorCode::request_timeout, "", "the request did not arrive in time ({} ms for {})",
+                        body_phase_ ? host_->limits.body_ms : host_->limits.header_ms,
+                        body_phase_ ? "the next part of the body" : "the header"));
+    } else {
+      return close();
+    }
+  }
+  if (now >= comment_deadline_) {
+    comment_deadline_ = now + host_->limits.keep_alive_comment_ms * kMs;
+    if (const auto exchange = exchange_) exchange->on_silence();
+  }
+  arm_timer();
+}
+
+}  // namespace
+
+void serve_connection(asio::io_context& context, asio::ip::tcp::socket socket,
+                      std::shared_ptr<const ConnectionHost> host) {
+  std::make_shared<Connection>(context, std::move(socket), std::move(host))->start();
+}
+
+}  // namespace godwit::server

@@ -1,0 +1,33 @@
+// One client connection: reads requests one after the other, hands each to the handler, writes the answer.
+//
+// One read is outstanding at all times, also while a request is answered: that is how a client that leaves is
+// noticed in the queue, in the prefill and while decoding, streaming or not (api spec §4.12). A client that only
+// shut down its sending side is told apart by writing something harmless to it.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <functional>
+#include <memory>
+
+#include "server/http.h"
+
+namespace godwit::server {
+
+// What all connections of a listener share.
+struct ConnectionHost {
+  HttpLimits limits;
+  Handler handler;
+  // Called for requests that never reach the handler (too large, not HTTP, timed out): the one error body.
+  std::function<HttpResponse(const Error&)> error_response;
+  std::function<bool()> closing;   // true while shutting down: no more keep-alive
+  std::function<void()> on_open;   // for the gauge and the limit of connections
+  std::function<void()> on_close;
+};
+
+// Starts serving `socket`; the connection owns itself until it ends. `context` must be run by one thread: the
+// connection does no locking of its own.
+void serve_connection(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket,
+                      std::shared_ptr<const ConnectionHost> host);
+
+}  // namespace godwit::server

@@ -1,0 +1,37 @@
+#include "server/error_response.h"
+
+#include "base/json.h"
+
+namespace godwit::server {
+
+void append_error_json(std::string& out, const Error& error) {
+  const ErrorInfo& row = info(error.code);
+  out += R"({"error":{"message":)";
+  append_json_string(out, error.message);
+  out += R"(,"type":)";
+  append_json_string(out, row.type);
+  out += R"(,"param":)";
+  if (error.field.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, error.field);
+  }
+  out += R"(,"code":)";
+  if (row.code.empty()) {
+    out += "null";
+  } else {
+    append_json_string(out, row.code);
+  }
+  out += "}}";
+}
+
+HttpResponse error_response(const Error& error) {
+  HttpResponse response;
+  response.status = info(error.code).http_status;
+  append_error_json(response.body, error);
+  if (response.status == 429 || response.status == 503) response.headers.emplace_back("Retry-After", "1");
+  if (response.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
+}
+
+}  // namespace godwit::server

@@ -1,0 +1,97 @@
+// What the server's parts say to each other about one HTTP exchange: plain data, no sockets, no Beast.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace godwit::server {
+
+using Headers = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   // normalised: no query, no double or trailing slash, "%2F" and the like decoded
+  Headers headers;    // names in lower case
+  std::string body;
+  std::string id;     // the client's x-request-id, or one drawn here
+  std::string peer;   // address, for the log
+  int64_t received_ns = 0;  // SteadyClock, when the header was complete
+
+  // Value of the first header of that (lower-case) name; empty when missing.
+  std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  Headers headers;     // besides those every answer has
+  bool close = false;  // close the connection after it
+};
+
+// Whoever works on an exchange after its handler returned. Called on the connection's thread.
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  virtual void on_gone() = 0;     // the client has left; nothing can be sent any more
+  virtual void on_drained() = 0;  // congested() has become false
+  virtual void on_silence() = 0;  // a stream has sent nothing for HttpLimits::keep_alive_comment
+};
+
+// The way back to one client. Lives as long as somebody holds it; after the client left, everything sent is
+// dropped. All functions but post() and gone() belong to the connection's thread.
+class ResponseWriter {
+ public:
+  virtual ~ResponseWriter() = default;
+
+  // Runs `work` on the connection's thread; from any thread.
+  virtual void post(std::function<void()> work) = 0;
+  virtual bool gone() const = 0;
+
+  // Who hears of the client leaving; held until the answer has ended.
+  virtual void attach(std::shared_ptr<Exchange> exchange) = 0;
+
+  virtual void respond(HttpResponse response) = 0;
+
+  // A streamed answer: 200 and text/event-stream. Bytes are appended to buffer(), then flush() sends what is
+  // there as one write; while a write is under way they gather for the next one.
+  virtual void begin_stream() = 0;
+  virtual std::string& buffer() = 0;
+  virtual void flush() = 0;
+  virtual void end_stream() = 0;
+  // More than HttpLimits::stream_buffer bytes wait for the client: stop producing until on_drained().
+  virtual bool congested() const = 0;
+
+  // Noted when the answer is complete: what metrics and the request log call this exchange.
+  virtual int status() const = 0;
+};
+
+using Handler = std::function<void(HttpRequest&&, const std::shared_ptr<ResponseWriter>&)>;
+
+struct HttpLimits {
+  size_t header_bytes = 32 * 1024;
+  size_t body_bytes = 64u << 20;
+  size_t stream_buffer = 64 * 1024;     // unsent bytes of one stream before the engine is paused
+  size_t pipelined_bytes = 64 * 1024;   // read ahead while a request is being answered
+  size_t connections = 4096;
+  int64_t header_ms = 10'000;           // from a request's first byte to the end of its header
+  int64_t body_ms = 30'000;             // without a byte of the body
+  int64_t idle_ms = 75'000;             // between requests
+  int64_t write_ms = 30'000;            // without progress of a write
+  int64_t keep_alive_comment_ms = 10'000;
+};
+
+std::string_view reason_phrase(int status);
+
+// Target of a request line ▶ path as in HttpRequest::path. An absolute URL loses scheme and authority; a bad
+// escape stays as it is.
+std::string normalise_path(std::string_view target);
+
+}  // namespace godwit::server

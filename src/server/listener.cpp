@@ -1,0 +1,134 @@
+#include "server/listener.h"
+
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <thread>
+#include <vector>
+
+#include "base/log.h"
+#include "server/connection.h"
+
+namespace godwit::server {
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+struct Listener::Impl {
+  struct Thread {
+    asio::io_context context{1};
+    asio::executor_work_guard<asio::io_context::executor_type> guard = asio::make_work_guard(context);
+    std::thread thread;
+  };
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::unique_ptr<asio::ip::tcp::acceptor> acceptor;
+  std::unique_ptr<asio::steady_timer> retry;
+  std::shared_ptr<ConnectionHost> host = std::make_shared<ConnectionHost>();
+  std::shared_ptr<std::atomic<int64_t>> open = std::make_shared<std::atomic<int64_t>>(0);
+  std::shared_ptr<std::atomic<bool>> closing = std::make_shared<std::atomic<bool>>(false);
+  size_t next = 0;
+  bool stopped = false;
+
+  void accept();
+  void on_accept(const error_code& ec, asio::ip::tcp::socket socket, Thread& thread);
+  static void run(asio::io_context& context);
+};
+
+void Listener::Impl::accept() {
+  Thread& thread = *threads[next++ % threads.size()];
+  acceptor->async_accept(thread.context, [this, &thread](const error_code& ec, asio::ip::tcp::socket socket) {
+    on_accept(ec, std::move(socket), thread);
+  });
+}
+
+void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socket, Thread& thread) {
+  if (ec == asio::error::operation_aborted) return;
+  if (ec) {  // out of descriptors, or the client was faster: try again, but do not spin
+    log_warn("accept failed: {}; trying again", ec.message());
+    retry->expires_after(std::chrono::milliseconds(100));
+    retry->async_wait([this](const error_code& wait_ec) {
+      if (!wait_ec) accept();
+    });
+    return;
+  }
+  if (open->load() >= static_cast<int64_t>(host->limits.connections)) {
+    static constexpr std::string_view kBusy =
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    error_code ignored;
+    socket.non_blocking(true, ignored);
+    socket.write_some(asio::buffer(kBusy.data(), kBusy.size()), ignored);
+  } else {
+    auto moved = std::make_shared<asio::ip::tcp::socket>(std::move(socket));
+    asio::post(thread.context, [&context = thread.context, moved, host = host] {
+      serve_connection(context, std::move(*moved), host);
+    });
+  }
+  accept();
+}
+
+void Listener::Impl::run(asio::io_context& context) {
+  while (!context.stopped()) {
+    try {
+      context.run();
+    } catch (const std::exception& e) {  // a bug of ours must cost one exchange, not the thread
+      log_error("exception on an I/O thread: {}", e.what());
+    }
+  }
+}
+
+Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Listener::~Listener() { stop(); }
+
+Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handler handler,
+                                                  std::function<HttpResponse(const Error&)> error_response) {
+  auto impl = std::make_unique<Impl>();
+  impl->host->limits = options.limits;
+  impl->host->handler = std::move(handler);
+  impl->host->error_response = std::move(error_response);
+  impl->host->closing = [flag = impl->closing] { return flag->load(); };
+  impl->host->on_open = [open = impl->open] { open->fetch_add(1); };
+  impl->host->on_close = [open = impl->open] { open->fetch_sub(1); };
+  for (int i = 0; i < std::max(1, options.threads); ++i) {
+    impl->threads.push_back(std::make_unique<Impl::Thread>());
+  }
+
+  error_code ec;
+  const auto address = asio::ip::make_address(options.host == "localhost" ? "127.0.0.1" : options.host, ec);
+  if (ec) {
+    return make_error(ErrorCode::usage, "--host", "'{}' is not an IPv4 or IPv6 address", options.host);
+  }
+  const asio::ip::tcp::endpoint endpoint(address, options.port);
+  impl->acceptor = std::make_unique<asio::ip::tcp::acceptor>(impl->threads[0]->context);
+  impl->retry = std::make_unique<asio::steady_timer>(impl->threads[0]->context);
+  impl->acceptor->open(endpoint.protocol(), ec);
+  if (!ec) impl->acceptor->set_option(asio::socket_base::reuse_address(true), ec);
+  if (!ec) impl->acceptor->bind(endpoint, ec);
+  if (!ec) impl->acceptor->listen(asio::socket_base::max_listen_connections, ec);
+  if (ec) {
+    return make_error(ErrorCode::unavailable, "--port", "cannot listen on {}:{}: {}", options.host, options.port,
+                      ec.message());
+  }
+  impl->accept();
+  for (auto& thread : impl->threads) {
+    thread->thread = std::thread([&context = thread->context] { Impl::run(context); });
+  }
+  return std::unique_ptr<Listener>(new Listener(std::move(impl)));
+}
+
+uint16_t Listener::port() const {
+  error_code ignored;
+  return impl_->acceptor->local_endpoint(ignored).port();
+}
+
+int64_t Listener::connections() const { return impl_->open->load(); }
+void Listener::begin_closing() { impl_->closing->store(true); }
+
+void Listener::stop() {
+  if (impl_->stopped) return;
+  impl_->stopped = true;
+  for (auto& thread : impl_->threads) thread->context.stop();
+  for (auto& thread : impl_->threads) thread->thread.join();
+}
+
+}  // namespace godwit::server

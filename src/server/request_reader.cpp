@@ -1,0 +1,96 @@
+#include "server/request_reader.h"
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+
+#include "server/request_id.h"
+
+namespace godwit::server {
+namespace http = boost::beast::http;
+
+struct RequestReader::Impl {
+  http::request_parser<http::string_body> parser;
+  size_t header_bytes = 0;
+  size_t body_bytes = 0;
+  bool header_reported = false;
+};
+
+namespace {
+
+Error refuse(boost::beast::error_code ec, size_t header_bytes, size_t body_bytes) {
+  if (ec == http::error::header_limit) {
+    return make_error(ErrorCode::header_too_large, "", "request line and headers exceed the limit of {} bytes",
+                      header_bytes);
+  }
+  if (ec == http::error::body_limit) {
+    return make_error(ErrorCode::too_large, "", "request body exceeds the limit of {} bytes", body_bytes);
+  }
+  return make_error(ErrorCode::invalid_request, "", "not a valid HTTP/1.1 request: {}", ec.message());
+}
+
+}  // namespace
+
+RequestReader::RequestReader(size_t header_bytes, size_t body_bytes) : impl_(std::make_unique<Impl>()) {
+  impl_->header_bytes = header_bytes;
+  impl_->body_bytes = body_bytes;
+  impl_->parser.header_limit(static_cast<uint32_t>(header_bytes));
+  impl_->parser.body_limit(body_bytes);
+}
+RequestReader::~RequestReader() = default;
+RequestReader::RequestReader(RequestReader&&) noexcept = default;
+RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
+
+Result<RequestReader::Progress> RequestReader::feed(std::string_view bytes) {
+  Progress progress;
+  auto& parser = impl_->parser;
+  while (!parser.is_done() && progress.consumed < bytes.size()) {
+    boost::beast::error_code ec;
+    const auto rest = bytes.substr(progress.consumed);
+    const size_t n = parser.put(boost::asio::buffer(rest.data(), rest.size()), ec);
+    progress.consumed += n;
+    if (ec == http::error::need_more) break;
+    if (ec) return refuse(ec, impl_->header_bytes, impl_->body_bytes);
+    if (n == 0) break;
+  }
+  if (parser.is_header_done() && !impl_->header_reported) {
+    impl_->header_reported = true;
+    progress.header_done = true;
+    const auto& message = parser.get();
+    const auto encoding = message[http::field::content_encoding];
+    if (!encoding.empty() && encoding != "identity") {
+      return make_error(ErrorCode::unsupported_media, "content-encoding",
+                        "request bodies must not be encoded, got '{}'", std::string_view(encoding));
+    }
+    if (message.version() == 11 && message.count(http::field::host) == 0) {
+      return make_error(ErrorCode::invalid_request, "host", "an HTTP/1.1 request needs a Host header");
+    }
+    progress.expect_continue =
+        boost::beast::iequals(message[http::field::expect], "100-continue") && !parser.is_done();
+  }
+  progress.done = parser.is_done();
+  return progress;
+}
+
+bool RequestReader::keep_alive() const { return impl_->parser.get().keep_alive(); }
+bool RequestReader::http_1_0() const { return impl_->parser.get().version() < 11; }
+bool RequestReader::head() const { return impl_->parser.get().method() == http::verb::head; }
+
+HttpRequest RequestReader::take() {
+  auto message = impl_->parser.release();
+  HttpRequest out;
+  out.method = std::string(message.method_string());
+  out.path = normalise_path(std::string_view(message.target()));
+  for (const auto& field : message) {
+    std::string name(field.name_string());
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
+    out.headers.emplace_back(std::move(name), std::string(field.value()));
+  }
+  out.body = std::move(message.body());
+  out.id = request_id_of(out.header("x-request-id"));
+  return out;
+}
+
+}  // namespace godwit::server
