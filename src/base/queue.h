@@ -46,6 +46,10 @@ class BoundedQueue {
     ready_.notify_all();
   }
 
+  bool closed() const {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
   size_t size() const {
     std::lock_guard lock(mutex_);
     return size_;

@@ -11,18 +11,14 @@
 #include <vector>
 
 #include "base/error.h"
+#include "cache/cache.h"
 #include "sample/sampling.h"
+#include "schedule/sequence.h"
 
 namespace godwit::engine {
 
-enum class FinishReason : uint8_t {
-  stop,       // a stop id; the id is the last token of the stream
-  length,     // max_tokens or the end of the context
-  cancelled,  // the reader called cancel()
-  error,      // see End::error
-};
-
-enum class MissReason : uint8_t { none, disabled, too_short, no_snapshot, evicted, first_difference };
+using cache::MissReason;
+using schedule::FinishReason;
 
 // Sent once, when the first prompt row has been scheduled.
 struct Start {

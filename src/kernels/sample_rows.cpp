@@ -29,8 +29,13 @@ void start_history(const HistoryStart& a) {
   int32_t* counts = a.history.counts + a.slot * a.history.stride;
   std::fill_n(counts, a.history.stride, 0);
   for (int64_t i = 0; i < a.length; ++i) {
-    GODWIT_ASSERT(a.prompt[i] >= 0 && a.prompt[i] < a.history.stride);
-    counts[a.prompt[i]] |= sample::kInPrompt;
+    const int32_t id = a.tokens[i];
+    GODWIT_ASSERT(id >= 0 && id < a.history.stride);
+    if (i < a.prompt) {
+      counts[id] |= sample::kInPrompt;
+    } else {
+      ++counts[id];
+    }
   }
 }
 

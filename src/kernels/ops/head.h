@@ -14,11 +14,12 @@ struct TokenHistory {
   int64_t stride = 0;  // V
 };
 
-// Clears a slot's history and marks the prompt's ids.
+// Clears a slot's history, marks tokens[0, prompt) as prompt and counts tokens[prompt, length) as output.
 struct HistoryStart {
   TokenHistory history;
   int32_t slot = 0;
-  const int32_t* prompt = nullptr;  // [length]
+  const int32_t* tokens = nullptr;  // [length]
+  int64_t prompt = 0;
   int64_t length = 0;
 };
 

@@ -50,8 +50,8 @@ void Model::set_vocabulary(const std::vector<bool>& has_token, const std::vector
   stop_ids_ = stop_ids;
 }
 
-void Model::start_history(int32_t slot, const std::vector<int32_t>& prompt) {
-  ops_.history_start({state_->history(), slot, prompt.data(), static_cast<int64_t>(prompt.size())});
+void Model::start_history(int32_t slot, const std::vector<int32_t>& tokens, int64_t prompt) {
+  ops_.history_start({state_->history(), slot, tokens.data(), prompt, static_cast<int64_t>(tokens.size())});
 }
 
 }  // namespace godwit::model

@@ -54,8 +54,9 @@ class Model {
   // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing.
   void forward(const schedule::StepPlan& plan, sample::Sampled* out);
 
-  // Starts a slot's token history; only for requests whose sampling needs it.
-  void start_history(int32_t slot, const std::vector<int32_t>& prompt);
+  // Starts a slot's token history: tokens[0, prompt) are the prompt, the rest was output before (a resumed or
+  // recomputed request). Only for requests whose sampling needs it.
+  void start_history(int32_t slot, const std::vector<int32_t>& tokens, int64_t prompt);
 
   // Ids that exist in lm_head but have no token are never drawn (api spec §1.5); and the model's own stop
   // ids.

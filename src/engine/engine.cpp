@@ -1,0 +1,244 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "engine/record.h"
+
+namespace godwit::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long an idle or fully paused engine sleeps at most before it looks at cancellations and readers again.
+constexpr milliseconds kIdlePoll{20};
+constexpr milliseconds kPausedPoll{1};
+
+}  // namespace
+
+Engine::~Engine() {
+  stopping_ = true;
+  inbox_.close();
+  if (engine_thread_.joinable()) engine_thread_.join();
+  outbox_.close();
+  if (delivery_thread_.joinable()) delivery_thread_.join();
+}
+
+Result<void> Engine::submit(Request request) {
+  const Health health = health_.load();
+  if (health != Health::ready) {
+    const char* why = health == Health::draining ? "the server is shutting down"
+                      : health == Health::dead   ? "the engine has failed"
+                                                 : "the model is still loading";
+    return make_error(ErrorCode::unavailable, "", "{}; try again later or on another replica", why);
+  }
+  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
+  const int64_t forced = static_cast<int64_t>(request.forced.size());
+  const int64_t total = prompt + request.stop.max_tokens;
+  GODWIT_ASSERT(prompt >= 1 && request.stop.max_tokens >= 1 && forced < request.stop.max_tokens &&
+                request.sink);
+  if (total > info_.context)
+    return make_error(
+        ErrorCode::context_length, "messages",
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
+        "messages, {} in the completion). Please reduce the length of the messages or completion.",
+        info_.context, total, prompt, request.stop.max_tokens);
+  if (in_flight_.fetch_add(1) >= info_.max_waiting + info_.max_sequences) {
+    in_flight_.fetch_sub(1);
+    return make_error(ErrorCode::overloaded, "",
+                      "{} requests are running and {} wait, which is the limit; try again in a moment",
+                      info_.max_sequences, info_.max_waiting);
+  }
+
+  auto record = std::make_unique<Record>();
+  record->id = std::move(request.id);
+  record->sink = std::move(request.sink);
+  record->wants_history = request.sampling.needs_history();
+  auto s = std::make_unique<schedule::Sequence>();
+  s->number = next_number_.fetch_add(1);
+  s->tokens = std::move(request.prompt);
+  s->tokens.reserve(static_cast<size_t>(total));
+  s->tokens.insert(s->tokens.end(), request.forced.begin(), request.forced.end());
+  s->prompt_tokens = prompt;
+  s->forced_end = prompt + forced;
+  s->max_tokens = request.stop.max_tokens;
+  s->min_tokens = request.stop.min_tokens;
+  s->ignore_eos = request.stop.ignore_eos;
+  s->stop_ids = std::move(request.stop.stop_ids);
+  const SamplingParams& p = request.sampling;
+  s->sampling = {.seed = p.seed,
+                 .prompt_index = request.prompt_index,
+                 .choice_index = request.choice_index,
+                 .temperature = p.temperature,
+                 .top_p = p.top_p,
+                 .min_p = p.min_p,
+                 .top_k = p.top_k,
+                 .repetition_penalty = p.repetition_penalty,
+                 .presence_penalty = p.presence_penalty,
+                 .frequency_penalty = p.frequency_penalty,
+                 .history = record->wants_history ? 1 : 0,
+                 .top_logprobs = p.top_logprobs};
+  s->bias = p.logit_bias;
+  s->priority = request.priority;
+  s->deadline_ns = request.deadline_ns;
+  s->submitted_ns = clock_.now_ns();
+  s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(total)));
+  s->owner = record.release();
+  if (!inbox_.try_push(std::move(s))) {
+    // Only closing fills it: in_flight_ is below its capacity.
+    in_flight_.fetch_sub(1);
+    return make_error(ErrorCode::unavailable, "", "the server is shutting down; try another replica");
+  }
+  return {};
+}
+
+void Engine::run() {
+  while (!stopping_) {
+    const bool idle = scheduler_->idle();
+    if (auto s = idle ? inbox_.pop_for(kIdlePoll) : inbox_.try_pop()) {
+      do {
+        GODWIT_ASSERT(scheduler_->add(std::move(*s)));
+      } while ((s = inbox_.try_pop()));
+    }
+    const int64_t deadline = drain_deadline_ns_.load();
+    if (deadline != 0 && clock_.now_ns() > deadline && !scheduler_->idle())
+      scheduler_->fail_all(
+          {ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
+    if (!scheduler_->idle()) step();
+    publish();
+  }
+  scheduler_->fail_all({ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
+  while (auto s = inbox_.try_pop()) {
+    on_end(std::move(*s), FinishReason::error, -1, Error{ErrorCode::unavailable, "the server shut down", {}});
+  }
+  publish();
+}
+
+void Engine::step() {
+  scheduler_->for_each([](schedule::Sequence& s) {
+    const TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
+    s.cancelled = sink.cancelled();
+    s.paused = sink.room() == 0;
+  });
+  scheduler_->plan(plan_);
+  if (plan_.empty()) {
+    // Everything that could run waits for its reader.
+    if (!scheduler_->idle()) std::this_thread::sleep_for(kPausedPoll);
+    return;
+  }
+  if (GODWIT_FAULT("engine.step")) return die("fault point engine.step");
+  model_->forward(plan_, drawn_.data());
+  if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
+  scheduler_->apply(plan_, drawn_.data());
+}
+
+void Engine::on_admit(schedule::Sequence& s) {
+  Record& record = *static_cast<Record*>(s.owner);
+  if (record.wants_history) model_->start_history(s.lease.slot, s.tokens, s.prompt_tokens);
+  if (record.started) return;  // admitted again after a preemption
+  record.started = true;
+  record.sink->push_start({.prompt_tokens = s.prompt_tokens,
+                           .cached_tokens = s.lease.cached,
+                           .miss = s.lease.miss,
+                           .first_difference_at = s.lease.first_difference_at,
+                           .queued_ns = s.started_ns - s.submitted_ns});
+  hand_over({record.sink, nullptr});
+  std::lock_guard lock(status_mutex_);
+  status_.prompt_tokens += static_cast<uint64_t>(s.prompt_tokens);
+  status_.cached_tokens += static_cast<uint64_t>(s.lease.cached);
+}
+
+void Engine::on_token(schedule::Sequence& s, const sample::Sampled& drawn) {
+  TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
+  const Token token{drawn.id, drawn.logprob};
+  if (s.sampling.top_logprobs >= 0) {
+    TopLogprobs top;
+    top.count = drawn.top_count;
+    std::copy_n(drawn.top_ids, drawn.top_count, top.ids);
+    std::copy_n(drawn.top_logprobs, drawn.top_count, top.logprobs);
+    sink.push(token, &top);
+  } else {
+    sink.push(token, nullptr);
+  }
+  hand_over({static_cast<Record*>(s.owner)->sink, nullptr});
+}
+
+void Engine::on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason reason, int32_t stop_id,
+                    std::optional<Error> error) {
+  const int64_t now = clock_.now_ns();
+  const bool failed = reason == FinishReason::error;
+  End end;
+  end.reason = reason;
+  end.stop_id = stop_id;
+  end.error = std::move(error);
+  end.completion_tokens = s->completion_tokens();
+  if (s->first_token_ns != 0) {
+    end.prefill_ns = s->first_token_ns - s->started_ns;
+    end.decode_ns = now - s->first_token_ns;
+  }
+  {
+    std::lock_guard lock(status_mutex_);
+    status_.generated_tokens += static_cast<uint64_t>(s->size() - std::max(s->forced_end, s->prompt_tokens));
+    ++(failed ? status_.failed : reason == FinishReason::cancelled ? status_.cancelled : status_.finished);
+  }
+  std::shared_ptr<TokenSink> sink = static_cast<Record*>(s->owner)->sink;
+  sink->push_end(std::move(end));
+  in_flight_.fetch_sub(1);
+  hand_over({std::move(sink), std::move(s)});
+}
+
+void Engine::hand_over(Delivery&& delivery) {
+  // The delivery thread only posts and frees; a full box empties within microseconds.
+  while (!outbox_.try_push(std::move(delivery))) std::this_thread::yield();
+}
+
+void Engine::deliver() {
+  while (true) {
+    std::optional<Delivery> d = outbox_.pop_for(std::chrono::seconds(1));
+    if (!d) {
+      if (outbox_.closed()) return;
+      continue;
+    }
+    if (d->sink->claim_wake()) d->sink->wake();
+    if (d->ended) delete static_cast<Record*>(d->ended->owner);
+  }
+}
+
+void Engine::publish() {
+  std::lock_guard lock(status_mutex_);
+  status_.health = health_.load();
+  status_.running = scheduler_->running();
+  status_.waiting = scheduler_->waiting();
+  status_.pages_used = cache_->pages_used();
+  status_.slots_used = cache_->slots_used();
+  status_.steps = plan_.step;
+  status_.last_progress_ns = clock_.now_ns();
+}
+
+Status Engine::status() const {
+  std::lock_guard lock(status_mutex_);
+  return status_;
+}
+
+void Engine::drain(int64_t deadline_ns) {
+  Health ready = Health::ready;
+  health_.compare_exchange_strong(ready, Health::draining);
+  drain_deadline_ns_ = deadline_ns;
+  while (in_flight_.load() > 0 && health_.load() != Health::dead && !stopping_)
+    std::this_thread::sleep_for(milliseconds(5));
+}
+
+// The one fatal path (design §6): readiness is false at once, every stream ends with an error event.
+void Engine::die(std::string_view reason) {
+  health_ = Health::dead;
+  log_error("engine failed: {}; every stream ends with an error", reason);
+  {
+    std::lock_guard lock(status_mutex_);
+    status_.dead_reason = reason;
+  }
+  scheduler_->fail_all({ErrorCode::internal, "the engine failed while the request was running", {}});
+}
+
+}  // namespace godwit::engine

@@ -1,0 +1,93 @@
+// Engine: one thread that alone mutates schedule and cache, runs the steps and hands out what they gave
+// (design §3).
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/queue.h"
+#include "engine/service.h"
+#include "model/glm5_next/model.h"
+#include "schedule/scheduler.h"
+
+namespace godwit::engine {
+
+struct EngineOptions {
+  std::filesystem::path model_dir;
+  int threads = 0;                // of the CPU backend; 0 = all cores
+  int64_t context = 0;            // tokens a sequence may have; 0 = what the model and the cache allow
+  int64_t max_sequences = 64;     // running at once
+  int64_t max_waiting = 1024;     // beyond that submit() is refused with 429
+  int64_t prefill_tokens = 256;   // prompt rows a step may carry; rounded up to a multiple of 64
+  int64_t cache_tokens = 262144;  // positions all pages together hold; at least one context
+  // Loading: fraction done and what is being done. Called from the loading thread.
+  std::function<void(double fraction, std::string_view what)> progress;
+};
+
+class Engine final : public Service, private schedule::Listener {
+ public:
+  // Loads the model, allocates everything, starts the threads. data_refused or device errors say what is
+  // wrong.
+  static Result<std::unique_ptr<Engine>> start(const EngineOptions& options,
+                                               const std::vector<bool>& has_token);
+  ~Engine() override;
+
+  Result<void> submit(Request request) override;
+  const Info& info() const override { return info_; }
+  Status status() const override;
+  void drain(int64_t deadline_ns) override;
+
+ private:
+  struct Record;     // a request in the engine: its sequence's owner
+  struct Delivery {  // for the delivery thread: wake a reader, or bury what has ended
+    std::shared_ptr<TokenSink> sink;
+    std::unique_ptr<schedule::Sequence> ended;
+  };
+
+  Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options);
+  Result<void> load(const EngineOptions& options, const std::vector<bool>& has_token);
+  void run();
+  void step();
+  void deliver();
+  void hand_over(Delivery&& delivery);
+  void publish();
+  void die(std::string_view reason);
+
+  void on_admit(schedule::Sequence& sequence) override;
+  void on_token(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
+  void on_end(std::unique_ptr<schedule::Sequence> sequence, schedule::FinishReason reason, int32_t stop_id,
+              std::optional<Error> error) override;
+
+  ModelConfig config_;
+  Checkpoint checkpoint_;
+  Info info_;
+  SteadyClock clock_;
+  std::unique_ptr<kernels::Ops> ops_;
+  comm::Solo comm_;
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<cache::Cache> cache_;
+  std::unique_ptr<schedule::Scheduler> scheduler_;
+  schedule::StepPlan plan_;
+  std::vector<sample::Sampled> drawn_;
+
+  BoundedQueue<std::unique_ptr<schedule::Sequence>> inbox_;
+  BoundedQueue<Delivery> outbox_;
+  std::atomic<uint64_t> next_number_{1};
+  std::atomic<int64_t> in_flight_{0};  // submitted and not ended: what the waiting limit counts against
+
+  std::atomic<Health> health_{Health::loading};
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> drain_deadline_ns_{0};
+  mutable std::mutex status_mutex_;
+  Status status_;  // under status_mutex_
+  std::thread engine_thread_;
+  std::thread delivery_thread_;
+};
+
+}  // namespace godwit::engine

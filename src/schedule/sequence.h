@@ -1,0 +1,49 @@
+// Sequence: a request as the schedule sees it. Plain data; made on the submitting thread with all the storage
+// it will ever need, so that the engine thread allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "cache/cache.h"
+#include "sample/sampling.h"
+
+namespace godwit::schedule {
+
+enum class FinishReason : uint8_t {
+  stop,       // a stop id; the id is the last token of the stream
+  length,     // max_tokens or the end of the context
+  cancelled,  // the reader went away or has what it wanted
+  error,
+};
+
+struct Sequence {
+  uint64_t number = 0;          // unique in this process
+  std::vector<int32_t> tokens;  // prompt, forced ids, then drawn ids; capacity = prompt + max_tokens
+  int64_t prompt_tokens = 0;
+  int64_t forced_end = 0;  // tokens below it were given, not drawn: prompt + forced ids of a resume
+  int64_t computed = 0;    // positions whose state and cache entries exist
+  int64_t max_tokens = 0;  // drawn and forced together
+  int64_t min_tokens = 0;
+  bool ignore_eos = false;
+  std::vector<int32_t> stop_ids;
+  sample::SamplingRow sampling;  // slot, position and offsets are filled in each step
+  std::vector<std::pair<int32_t, float>> bias;
+  int32_t priority = 0;     // lower runs first
+  int64_t deadline_ns = 0;  // 0 = none
+  int64_t submitted_ns = 0;
+  int64_t started_ns = 0;      // first scheduled row; 0 = never
+  int64_t first_token_ns = 0;  // 0 = none yet
+  cache::Lease lease;
+  bool history_ready = false;  // the slot's token history holds the prompt
+  bool paused = false;         // its reader has no room: keeps what it holds, gets no rows
+  bool cancelled = false;
+  void* owner = nullptr;  // the engine's record of this request
+
+  int64_t size() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t completion_tokens() const { return size() - prompt_tokens; }
+  bool decoding() const { return computed >= prompt_tokens; }
+};
+
+}  // namespace godwit::schedule
