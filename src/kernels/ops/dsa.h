@@ -44,9 +44,9 @@ struct IndexWrite {
 };
 
 // For each row at position t: the min(topk / P, candidates) best pools, candidates = floor((t + 1) / P),
-// ascending; ties go to the lower index, a NaN score ranks last. score = scale sum_h weight_h relu(q_h . pooled) in f32 (spec §10.3).
-// When candidates <= topk / P nothing is scored: the list is all of them. Scores never exist as rows x
-// context: tiles with a running top-k in a fixed workspace (design §8).
+// ascending; ties go to the lower index, a NaN score ranks last. score = scale sum_h weight_h relu(q_h .
+// pooled) in f32 (spec §10.3). When candidates <= topk / P nothing is scored: the list is all of them. Scores
+// never exist as rows x context: tiles with a running top-k in a fixed workspace (design §8).
 struct IndexSelect {
   View query;       // [T, Hi * di]
   View weight;      // [T, Hi] f32, raw weights_proj x

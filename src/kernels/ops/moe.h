@@ -6,8 +6,8 @@
 
 namespace godwit::kernels {
 
-// p = sigmoid(W x) in f32; choose the k largest of p + bias (ties: lower id; NaN ranks last); weight = p / (sum of the k +
-// 1e-20) * scale. The bias never enters the weights (trap T32).
+// p = sigmoid(W x) in f32; choose the k largest of p + bias (ties: lower id; NaN ranks last); weight = p /
+// (sum of the k + 1e-20) * scale. The bias never enters the weights (trap T32).
 struct Route {
   View x;                       // [T, D]
   Weight w;                     // [E, D]
