@@ -26,8 +26,9 @@ Result<AddedTokenMatcher> AddedTokenMatcher::make(std::span<const AddedToken> to
     }
   }
   if (total > kMaxTableCells / m.classes_)
-    return make_error(ErrorCode::data_refused, "added_tokens", "{} bytes of content are too many; the limit is {}",
-                      total - 1, kMaxTableCells / m.classes_);
+    return make_error(ErrorCode::data_refused, "added_tokens",
+                      "{} bytes of content are too many; the limit is {}", total - 1,
+                      kMaxTableCells / m.classes_);
   auto new_state = [&](uint32_t depth) {
     m.states_.push_back({depth, kNone, kNone});
     m.next_.resize(m.next_.size() + m.classes_, 0);
@@ -49,7 +50,8 @@ Result<AddedTokenMatcher> AddedTokenMatcher::make(std::span<const AddedToken> to
     m.ids_.push_back(token.id);
     m.sizes_.push_back(static_cast<uint32_t>(token.content.size()));
   }
-  // Breadth first, so a state's suffix link is complete before its children copy the transitions they lack from it.
+  // Breadth first, so a state's suffix link is complete before its children copy the transitions they lack
+  // from it.
   std::vector<uint32_t> suffix(m.states_.size(), 0);
   std::vector<uint32_t> order{0};
   for (size_t i = 0; i < order.size(); ++i) {
@@ -85,7 +87,8 @@ void AddedTokenMatcher::consider(size_t end, uint32_t state, const AddedTokens& 
   }
 }
 
-AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from, const AddedTokens& policy,
+AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t from,
+                                                 const AddedTokens& policy,
                                                  std::span<const LiteralRange> literal) const {
   Match best;
   if (states_.size() < 2 || policy.allows_none()) return best;

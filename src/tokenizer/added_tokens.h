@@ -1,4 +1,5 @@
-// Added tokens (api spec §1.2, §1.3 rule 1): contents that are found in text before anything else and become one id.
+// Added tokens (api spec §1.2, §1.3 rule 1): contents that are found in text before anything else and become
+// one id.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ class AddedTokens {
   std::vector<int32_t> ids_;  // ascending
 };
 
-// Bytes [begin, end) of a text in which no added token is recognised: what a message says stays what it says, though
-// it is encoded together with the template around it (design §12).
+// Bytes [begin, end) of a text in which no added token is recognised: what a message says stays what it says,
+// though it is encoded together with the template around it (design §12).
 struct LiteralRange {
   size_t begin = 0;
   size_t end = 0;
@@ -57,20 +58,21 @@ class AddedTokenMatcher {
   // Contents are distinct and not empty. data_refused when the table would pass kMaxTableCells.
   static Result<AddedTokenMatcher> make(std::span<const AddedToken> tokens);
 
-  // The first match in text[from, end) that `policy` allows and that overlaps no literal range (ascending, disjoint).
+  // The first match in text[from, end) that `policy` allows and that overlaps no literal range (ascending,
+  // disjoint).
   Match find(std::string_view text, size_t from, const AddedTokens& policy,
              std::span<const LiteralRange> literal) const;
 
  private:
   struct State {
-    uint32_t depth = 0;       // bytes of the prefix this state stands for
-    uint32_t token = kNone;   // index of the content that is this prefix
+    uint32_t depth = 0;        // bytes of the prefix this state stands for
+    uint32_t token = kNone;    // index of the content that is this prefix
     uint32_t shorter = kNone;  // the next state along the suffix links that has a token
   };
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  void consider(size_t end, uint32_t state, const AddedTokens& policy,
-                std::span<const LiteralRange> literal, Match& best) const;
+  void consider(size_t end, uint32_t state, const AddedTokens& policy, std::span<const LiteralRange> literal,
+                Match& best) const;
 
   std::array<uint16_t, 256> class_of_{};  // byte -> class; 0: in no content
   std::array<bool, 256> begins_{};        // some content begins with this byte

@@ -8,8 +8,8 @@ namespace godwit::tokenizer {
 namespace {
 
 constexpr uint32_t kNoNode = UINT32_MAX;
-constexpr size_t kShort = 32;             // bytes; below this a scan for the best pair beats a heap
-constexpr size_t kKeptNodes = 1 << 16;    // scratch of longer pieces is given back
+constexpr size_t kShort = 48;           // bytes; below this a scan for the best pair beats a heap
+constexpr size_t kKeptNodes = 1 << 16;  // scratch of longer pieces is given back
 
 // Quadratic, but on at most kShort tokens that lie side by side.
 void merge_short(std::string_view piece, const std::array<int32_t, 256>& byte_ids, const MergeTable& merges,
@@ -35,8 +35,8 @@ void merge_short(std::string_view piece, const std::array<int32_t, 256>& byte_id
   out.insert(out.end(), ids, ids + n);
 }
 
-// A linked list of tokens and a heap of candidate pairs. An entry is stale when its node's pair has another rank by
-// now: a pair's bytes only ever grow, so the same node never has the same pair twice.
+// A linked list of tokens and a heap of candidate pairs. An entry is stale when its node's pair has another
+// rank by now: a pair's bytes only ever grow, so the same node never has the same pair twice.
 void merge_long(std::string_view piece, const std::array<int32_t, 256>& byte_ids, const MergeTable& merges,
                 BpeScratch& scratch, std::vector<int32_t>& out) {
   auto& nodes = scratch.nodes;
@@ -98,7 +98,9 @@ void MergeTable::add(int32_t left, int32_t right, Merge merge) {
   slots_[slot_of(left, right)] = {left, right, merge};
 }
 
-MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const { return slots_[slot_of(left, right)].merge; }
+MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
+  return slots_[slot_of(left, right)].merge;
+}
 
 void merge_piece(std::string_view piece, const std::array<int32_t, 256>& byte_ids, const MergeTable& merges,
                  BpeScratch& scratch, std::vector<int32_t>& out) {

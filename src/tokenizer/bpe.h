@@ -18,7 +18,8 @@ class MergeTable {
   static constexpr uint32_t kNone = UINT32_MAX;
 
   explicit MergeTable(size_t merges);
-  // A pair that comes again takes its later rank, as in the Hugging Face loader. At most as many pairs as announced.
+  // A pair that comes again takes its later rank, as in the Hugging Face loader. At most as many pairs as
+  // announced.
   void add(int32_t left, int32_t right, Merge merge);
   // rank kNone when the pair does not merge.
   Merge find(int32_t left, int32_t right) const;

@@ -33,7 +33,9 @@ constexpr Alphabet kAlphabet;
 
 }  // namespace
 
-uint32_t byte_to_code_point(uint8_t byte) { return kAlphabet.code_point[byte]; }
+uint32_t byte_to_code_point(uint8_t byte) {
+  return kAlphabet.code_point[byte];
+}
 
 bool decode_byte_level(std::string_view written, std::string& out) {
   for (size_t i = 0; i < written.size();) {

@@ -1,5 +1,5 @@
-// ControlIds: the tokens that give model output its structure (api spec §1.2, §2.2), found by content; -1 when the
-// vocabulary has none. Only added tokens count: a control string spelled by ordinary tokens is text.
+// ControlIds: the tokens that give model output its structure (api spec §1.2, §2.2), found by content; -1
+// when the vocabulary has none. Only added tokens count: a control string spelled by ordinary tokens is text.
 #pragma once
 
 #include <cstdint>

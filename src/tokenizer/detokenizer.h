@@ -14,8 +14,9 @@ class Detokenizer {
   explicit Detokenizer(std::shared_ptr<const Tokenizer> tokenizer, bool skip_special_tokens = false)
       : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
 
-  // The text that `id` completes: never half a code point. Bytes that can no longer become a character are one U+FFFD
-  // per maximal ill-formed subsequence. Ids without a token and skipped special tokens give nothing.
+  // The text that `id` completes: never half a code point. Bytes that can no longer become a character are
+  // one U+FFFD per maximal ill-formed subsequence. Ids without a token and skipped special tokens give
+  // nothing.
   std::string push(int32_t id);
   // The end of the ids: an unfinished character becomes one U+FFFD. Afterwards the object is as new.
   std::string flush();

@@ -1,6 +1,6 @@
-// What one encoding thread needs between calls: merge scratch and a bounded cache pre-token -> ids. A call takes one
-// from the pool and gives it back, so threads share nothing while they work, and there are never more of them than
-// calls that ran at the same time.
+// What one encoding thread needs between calls: merge scratch and a bounded cache pre-token -> ids. A call
+// takes one from the pool and gives it back, so threads share nothing while they work, and there are never
+// more of them than calls that ran at the same time.
 #pragma once
 
 #include <array>

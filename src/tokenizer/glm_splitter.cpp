@@ -1,4 +1,5 @@
-// The GLM-4/GLM-5 pre-token pattern as a hand-written matcher: rules 1-5 of api spec §1.3, tried in order at each position.
+// The GLM-4/GLM-5 pre-token pattern as a hand-written matcher: rules 1-5 of api spec §1.3, tried in order at
+// each position.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -17,8 +18,8 @@ namespace {
 using Byte = unsigned char;
 static_assert(std::endian::native == std::endian::little, "ascii_letters() reads bytes in memory order");
 
-// How many of the 8 bytes at p are ASCII letters, counted from the first. A word is found without a branch a letter,
-// which is where a plain loop loses most of its time.
+// How many of the 8 bytes at p are ASCII letters, counted from the first. A word is found without a branch a
+// letter, which is where a plain loop loses most of its time.
 unsigned ascii_letters(const Byte* p) {
   constexpr uint64_t kOnes = 0x0101010101010101ull;
   constexpr uint64_t kHigh = 0x80 * kOnes;
@@ -128,7 +129,7 @@ class GlmSplitter final : public PreTokenizer {
   // Rule 5: the white space that begins at p.
   const Byte* spaces_end(const Byte* p, const Byte* end) const {
     const Byte* run = p;
-    const Byte* last = p;               // where the last character of the run begins
+    const Byte* last = p;  // where the last character of the run begins
     const Byte* after_newline = nullptr;
     while (run < end) {
       Char c = read(run);
@@ -146,7 +147,9 @@ class GlmSplitter final : public PreTokenizer {
 
 }  // namespace
 
-std::unique_ptr<PreTokenizer> make_glm_splitter() { return std::make_unique<GlmSplitter>(); }
+std::unique_ptr<PreTokenizer> make_glm_splitter() {
+  return std::make_unique<GlmSplitter>();
+}
 
 Result<std::unique_ptr<PreTokenizer>> make_pre_tokenizer(std::string_view pattern) {
   if (pattern == kGlmPattern) return make_glm_splitter();

@@ -9,12 +9,18 @@ namespace {
 std::string_view kind_of(const simdjson::dom::element& value) {
   using Type = simdjson::dom::element_type;
   switch (value.type()) {
-    case Type::ARRAY: return "an array";
-    case Type::OBJECT: return "an object";
-    case Type::STRING: return "a string";
-    case Type::BOOL: return "a boolean";
-    case Type::NULL_VALUE: return "null";
-    default: return "a number";
+    case Type::ARRAY:
+      return "an array";
+    case Type::OBJECT:
+      return "an object";
+    case Type::STRING:
+      return "a string";
+    case Type::BOOL:
+      return "a boolean";
+    case Type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
   }
 }
 
@@ -93,7 +99,8 @@ Result<void> JsonField::only(std::initializer_list<std::string_view> known) cons
   for (auto [key, element] : members) {
     if (std::find(known.begin(), known.end(), key) == known.end())
       return child(clip(key), element).refuse("is not a known field");
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) return child(key, element).refuse("appears twice");
+    if (std::find(seen.begin(), seen.end(), key) != seen.end())
+      return child(key, element).refuse("appears twice");
     seen.push_back(key);
   }
   return {};

@@ -22,7 +22,8 @@ struct JsonField {
   template <class... Args>
   Error refuse(fmt::format_string<Args...> format, Args&&... args) const {
     return Error{ErrorCode::data_refused,
-                 fmt::format("{}: {}: {}", file, path, fmt::format(format, std::forward<Args>(args)...)), path};
+                 fmt::format("{}: {}: {}", file, path, fmt::format(format, std::forward<Args>(args)...)),
+                 path};
   }
 
   bool is_null() const { return value.is_null(); }

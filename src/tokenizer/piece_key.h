@@ -1,4 +1,5 @@
-// Hashing of pre-tokens: they average five bytes, so a piece of up to 15 is packed into two words and compared whole.
+// Hashing of pre-tokens: they average five bytes, so a piece of up to 15 is packed into two words and
+// compared whole.
 #pragma once
 
 #include <cstddef>

@@ -22,7 +22,8 @@ struct FreeWith {
 };
 using Code = std::unique_ptr<pcre2_code, FreeWith<pcre2_code, pcre2_code_free>>;
 using MatchData = std::unique_ptr<pcre2_match_data, FreeWith<pcre2_match_data, pcre2_match_data_free>>;
-using MatchContext = std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context, pcre2_match_context_free>>;
+using MatchContext =
+    std::unique_ptr<pcre2_match_context, FreeWith<pcre2_match_context, pcre2_match_context_free>>;
 
 std::string message_of(int code) {
   PCRE2_UCHAR buffer[256] = {};
@@ -47,7 +48,8 @@ class RegexSplitter final : public PreTokenizer {
       }
       if (found < 0)
         return make_error(ErrorCode::unprocessable, "pre_tokenizer",
-                          "the pre-token pattern cannot be matched at byte {}: {}", search, message_of(found));
+                          "the pre-token pattern cannot be matched at byte {}: {}", search,
+                          message_of(found));
       const PCRE2_SIZE* range = pcre2_get_ovector_pointer(data.get());
       if (range[1] <= range[0] || range[1] <= search) {
         if (search == segment.size()) {
@@ -70,7 +72,8 @@ class RegexSplitter final : public PreTokenizer {
     auto subject = reinterpret_cast<PCRE2_SPTR>(segment.data());
     int found = PCRE2_ERROR_JIT_STACKLIMIT;
     if (jit_)
-      found = pcre2_match(code_.get(), subject, segment.size(), from, PCRE2_NO_UTF_CHECK, data, context_.get());
+      found =
+          pcre2_match(code_.get(), subject, segment.size(), from, PCRE2_NO_UTF_CHECK, data, context_.get());
     // Compiled matching has a fixed stack; the interpreter takes its memory from the heap, up to the limit.
     if (found == PCRE2_ERROR_JIT_STACKLIMIT)
       found = pcre2_match(code_.get(), subject, segment.size(), from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, data,
@@ -88,11 +91,11 @@ class RegexSplitter final : public PreTokenizer {
 Result<std::unique_ptr<PreTokenizer>> make_regex_splitter(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE offset = 0;
-  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                          &offset, nullptr));
+  Code code(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), PCRE2_UTF | PCRE2_UCP,
+                          &error, &offset, nullptr));
   if (!code)
-    return make_error(ErrorCode::data_refused, "pre_tokenizer", "pattern \"{}\" does not compile at offset {}: {}",
-                      pattern, offset, message_of(error));
+    return make_error(ErrorCode::data_refused, "pre_tokenizer",
+                      "pattern \"{}\" does not compile at offset {}: {}", pattern, offset, message_of(error));
   bool jit = pcre2_jit_compile(code.get(), PCRE2_JIT_COMPLETE) == 0;
   MatchContext context(pcre2_match_context_create(nullptr));
   if (!context) return make_error(ErrorCode::internal, "pre_tokenizer", "out of memory for a PCRE2 context");

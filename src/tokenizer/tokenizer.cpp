@@ -12,8 +12,8 @@ Result<void> check_ranges(std::span<const LiteralRange> literal, size_t size) {
   for (const LiteralRange& range : literal) {
     if (range.begin < last || range.end < range.begin || range.end > size)
       return make_error(ErrorCode::invalid_request, "literal",
-                        "byte range {}..{} is not ascending or lies outside the text of {} bytes", range.begin,
-                        range.end, size);
+                        "byte range {}..{} is not ascending or lies outside the text of {} bytes",
+                        range.begin, range.end, size);
     last = range.end;
   }
   return {};
@@ -25,7 +25,8 @@ Tokenizer::Tokenizer(TokenizerParts parts) : parts_(std::move(parts)) {}
 
 const AddedToken* Tokenizer::find_added(int32_t id) const {
   const auto& added = parts_.added_tokens;
-  auto at = std::lower_bound(added.begin(), added.end(), id, [](const AddedToken& t, int32_t x) { return t.id < x; });
+  auto at = std::lower_bound(added.begin(), added.end(), id,
+                             [](const AddedToken& t, int32_t x) { return t.id < x; });
   return at != added.end() && at->id == id ? &*at : nullptr;
 }
 
@@ -78,8 +79,8 @@ Result<void> Tokenizer::encode_segment(std::string_view segment, EncodeState& st
 Result<std::vector<int32_t>> Tokenizer::encode(std::string_view text, const AddedTokens& added,
                                                std::span<const LiteralRange> literal) const {
   if (text.size() > kMaxTextBytes)
-    return make_error(ErrorCode::too_large, "text", "{} bytes of text are more than the limit of {}", text.size(),
-                      kMaxTextBytes);
+    return make_error(ErrorCode::too_large, "text", "{} bytes of text are more than the limit of {}",
+                      text.size(), kMaxTextBytes);
   GODWIT_TRY(check_ranges(literal, text.size()));
   std::string replaced;
   if (!is_utf8(text)) {

@@ -1,4 +1,5 @@
-// Tokenizer: a byte-level BPE tokenizer.json (api spec §1), immutable after loading and safe to use from any thread.
+// Tokenizer: a byte-level BPE tokenizer.json (api spec §1), immutable after loading and safe to use from any
+// thread.
 #pragma once
 
 #include <array>
@@ -35,8 +36,8 @@ class Tokenizer {
  public:
   static constexpr size_t kMaxTextBytes = size_t{32} << 20;  // beyond any context; bounds merge memory
 
-  // Errors: data_refused (not readable, not the shape of api spec §1.1, or past a limit); the message names the file
-  // and the field.
+  // Errors: data_refused (not readable, not the shape of api spec §1.1, or past a limit); the message names
+  // the file and the field.
   static Result<std::shared_ptr<const Tokenizer>> load(const std::filesystem::path& tokenizer_json);
   // `name` stands for the file in messages.
   static Result<std::shared_ptr<const Tokenizer>> from_json(std::string_view json,
@@ -58,10 +59,10 @@ class Tokenizer {
   // The id of the token with exactly these bytes, -1 when there is none.
   int32_t id_of(std::string_view bytes) const;
 
-  // Ids of `text`. Each maximal ill-formed UTF-8 subsequence counts as U+FFFD. `literal` (ascending, disjoint byte
-  // ranges of `text`, which then must be well formed): no added token is recognised that touches one of them.
-  // Errors: too_large beyond kMaxTextBytes; invalid_request for bad ranges; unprocessable when a pattern that runs
-  // through PCRE2 exceeds its match limit.
+  // Ids of `text`. Each maximal ill-formed UTF-8 subsequence counts as U+FFFD. `literal` (ascending, disjoint
+  // byte ranges of `text`, which then must be well formed): no added token is recognised that touches one of
+  // them. Errors: too_large beyond kMaxTextBytes; invalid_request for bad ranges; unprocessable when a
+  // pattern that runs through PCRE2 exceeds its match limit.
   Result<std::vector<int32_t>> encode(std::string_view text, const AddedTokens& added = AddedTokens::all(),
                                       std::span<const LiteralRange> literal = {}) const;
 

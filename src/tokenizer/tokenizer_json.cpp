@@ -1,5 +1,6 @@
-// Reads tokenizer.json (api spec §1.1). Everything that would change the ids and is not implemented is refused.
-// simdjson rather than base/json.h: a 150K vocabulary is a million values in 20 MB, most of them read once.
+// Reads tokenizer.json (api spec §1.1). Everything that would change the ids and is not implemented is
+// refused. simdjson rather than base/json.h: a 150K vocabulary is a million values in 20 MB, most of them
+// read once.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -40,13 +41,15 @@ Result<std::string_view> read_split(const JsonField& field) {
   GODWIT_TRY(require_type(field, "Split"));
   GODWIT_ASSIGN(JsonField behavior, field.member("behavior"));
   GODWIT_ASSIGN(std::string_view how, behavior.string());
-  if (how != "Isolated") return behavior.refuse("\"{}\" is not supported; it must be \"Isolated\"", clip(how));
+  if (how != "Isolated")
+    return behavior.refuse("\"{}\" is not supported; it must be \"Isolated\"", clip(how));
   GODWIT_TRY(field.must_be_false("invert"));
   GODWIT_ASSIGN(JsonField pattern, field.member("pattern"));
   GODWIT_TRY(pattern.only({"Regex"}));
   GODWIT_ASSIGN(JsonField regex, pattern.member("Regex"));
   GODWIT_ASSIGN(std::string_view text, regex.string());
-  if (text.size() > kMaxPattern) return regex.refuse("is {} bytes, the limit is {}", text.size(), kMaxPattern);
+  if (text.size() > kMaxPattern)
+    return regex.refuse("is {} bytes, the limit is {}", text.size(), kMaxPattern);
   return text;
 }
 
@@ -56,7 +59,8 @@ Result<std::string_view> read_pattern(const JsonField& field) {
   GODWIT_ASSIGN(std::string_view name, type.string());
   if (name == "ByteLevel") {
     GODWIT_ASSIGN(bool use_regex, read_byte_level(field));
-    if (!use_regex) return field.refuse("a ByteLevel without a regex and without a Split before it is not supported");
+    if (!use_regex)
+      return field.refuse("a ByteLevel without a regex and without a Split before it is not supported");
     return kByteLevelPattern;
   }
   if (name != "Sequence")
@@ -88,7 +92,8 @@ Result<std::vector<AddedToken>> read_added_tokens(const JsonField& root) {
   std::unordered_set<std::string_view> contents;
   for (auto element : items) {
     JsonField field = list->item(tokens.size(), element);
-    if (tokens.size() == kMaxAddedTokens) return field.refuse("is past the limit of {} tokens", kMaxAddedTokens);
+    if (tokens.size() == kMaxAddedTokens)
+      return field.refuse("is past the limit of {} tokens", kMaxAddedTokens);
     GODWIT_TRY(field.only({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"}));
     GODWIT_ASSIGN(JsonField id, field.member("id"));
     GODWIT_ASSIGN(int64_t number, id.integer(0, Vocabulary::kMaxIds - 1));
@@ -107,8 +112,8 @@ Result<std::vector<AddedToken>> read_added_tokens(const JsonField& root) {
   return tokens;
 }
 
-// The bytes a vocabulary entry stands for. A few vocabularies list control tokens in plain text among their byte-level
-// ones; those have their own UTF-8 as bytes and are never merged to.
+// The bytes a vocabulary entry stands for. A few vocabularies list control tokens in plain text among their
+// byte-level ones; those have their own UTF-8 as bytes and are never merged to.
 std::string token_bytes(std::string_view written, bool& byte_level) {
   std::string bytes;
   byte_level = decode_byte_level(written, bytes);
@@ -125,7 +130,8 @@ Result<Vocabulary> read_vocabulary(const JsonField& model, const JsonField& root
   for (auto [token, element] : entries) {
     int64_t id;
     if (element.get(id) || id < 0 || id >= Vocabulary::kMaxIds)
-      return field.refuse("id of token \"{}\" must be an integer within 0..{}", clip(token), Vocabulary::kMaxIds - 1);
+      return field.refuse("id of token \"{}\" must be an integer within 0..{}", clip(token),
+                          Vocabulary::kMaxIds - 1);
     last = std::max(last, id);
     bytes += token.size();
   }
@@ -133,14 +139,16 @@ Result<Vocabulary> read_vocabulary(const JsonField& model, const JsonField& root
   for (auto [token, element] : entries) {
     auto id = static_cast<int32_t>(element.get_int64().value());
     if (token.empty()) return field.refuse("id {} is an empty token", id);
-    if (vocabulary.has(id)) return field.refuse("id {} of token \"{}\" is taken by another token", id, clip(token));
+    if (vocabulary.has(id))
+      return field.refuse("id {} of token \"{}\" is taken by another token", id, clip(token));
     bool byte_level;
     std::string raw = token_bytes(token, byte_level);
     bool fresh = byte_level ? vocabulary.add(id, raw) : vocabulary.add_unlisted(id, raw);
     if (!fresh) return field.refuse("token \"{}\" appears twice", clip(token));
   }
   for (const AddedToken& token : added) {
-    if (vocabulary.add_unlisted(token.id, token.content) || vocabulary.bytes_of(token.id) == token.content) continue;
+    if (vocabulary.add_unlisted(token.id, token.content) || vocabulary.bytes_of(token.id) == token.content)
+      continue;
     return root.child("added_tokens", root.value)
         .refuse("id {} of \"{}\" is taken by another token", token.id, clip(token.content));
   }
@@ -194,7 +202,8 @@ Result<MergeTable> read_merges(const JsonField& model, const Vocabulary& vocabul
       size_t before = bytes.size();
       bool known = decode_byte_level(written, bytes);
       ids[side] = known ? vocabulary.find(std::string_view(bytes).substr(before)) : -1;
-      if (ids[side] < 0) return list.item(rank, element).refuse("\"{}\" is not in model.vocab", clip(written));
+      if (ids[side] < 0)
+        return list.item(rank, element).refuse("\"{}\" is not in model.vocab", clip(written));
     }
     int32_t result = vocabulary.find(bytes);
     if (result < 0)
@@ -206,8 +215,8 @@ Result<MergeTable> read_merges(const JsonField& model, const Vocabulary& vocabul
 }
 
 Result<void> check_model(const JsonField& model) {
-  GODWIT_TRY(model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
-                         "byte_fallback", "ignore_merges", "vocab", "merges"}));
+  GODWIT_TRY(model.only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
+                         "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
   GODWIT_TRY(require_type(model, "BPE"));
   for (std::string_view key : {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"}) {
     GODWIT_TRY(model.must_be_null(key));
@@ -216,7 +225,8 @@ Result<void> check_model(const JsonField& model) {
   return model.must_be_false("byte_fallback");
 }
 
-// Sections around the model: those that would change ids or text must be absent, ByteLevel ones change neither.
+// Sections around the model: those that would change ids or text must be absent, ByteLevel ones change
+// neither.
 Result<void> check_sections(const JsonField& root) {
   GODWIT_TRY(root.only({"version", "truncation", "padding", "added_tokens", "normalizer", "pre_tokenizer",
                         "post_processor", "decoder", "model"}));
@@ -241,21 +251,24 @@ Result<TokenizerParts> read_parts(const JsonField& root) {
   GODWIT_ASSIGN(MergeTable merges, read_merges(model, vocabulary));
   auto matcher = AddedTokenMatcher::make(added);
   if (!matcher.ok()) return root.child("added_tokens", root.value).refuse("{}", matcher.error().message);
-  return TokenizerParts{std::move(vocabulary), std::move(merges), byte_ids,         ignore_merges,
-                        std::move(pre_tokenizer), std::move(added), std::move(*matcher)};
+  return TokenizerParts{std::move(vocabulary),    std::move(merges), byte_ids,           ignore_merges,
+                        std::move(pre_tokenizer), std::move(added),  std::move(*matcher)};
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const Tokenizer>> Tokenizer::from_json(std::string_view json, std::string_view name) {
   if (json.size() > kMaxFileBytes)
-    return make_error(ErrorCode::data_refused, "", "{}: {} bytes, the limit is {}", name, json.size(), kMaxFileBytes);
+    return make_error(ErrorCode::data_refused, "", "{}: {} bytes, the limit is {}", name, json.size(),
+                      kMaxFileBytes);
   simdjson::dom::parser parser;
   simdjson::dom::element document;
   if (auto error = parser.parse(json.data(), json.size()).get(document))
-    return make_error(ErrorCode::data_refused, "", "{}: not valid JSON: {}", name, simdjson::error_message(error));
+    return make_error(ErrorCode::data_refused, "", "{}: not valid JSON: {}", name,
+                      simdjson::error_message(error));
   JsonField root{name, "", document};
-  if (!document.is_object()) return make_error(ErrorCode::data_refused, "", "{}: must be a JSON object", name);
+  if (!document.is_object())
+    return make_error(ErrorCode::data_refused, "", "{}: must be a JSON object", name);
   GODWIT_ASSIGN(TokenizerParts parts, read_parts(root));
   return std::shared_ptr<const Tokenizer>(std::make_shared<Tokenizer>(std::move(parts)));
 }
@@ -267,7 +280,8 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::load(const std::filesystem::
   if (failure)
     return make_error(ErrorCode::data_refused, "", "{}: cannot be read: {}", name, failure.message());
   if (size > kMaxFileBytes)
-    return make_error(ErrorCode::data_refused, "", "{}: {} bytes, the limit is {}", name, size, kMaxFileBytes);
+    return make_error(ErrorCode::data_refused, "", "{}: {} bytes, the limit is {}", name, size,
+                      kMaxFileBytes);
   std::string text(size, '\0');
   std::ifstream file(path, std::ios::binary);
   if (!file.read(text.data(), static_cast<std::streamsize>(size)))

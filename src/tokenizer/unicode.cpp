@@ -12,7 +12,8 @@ const CharClass* char_classes() {
     for (size_t i = 0; i < kCharClassRunCount; ++i) {
       uint32_t first = kCharClassRuns[i] >> 3;
       uint32_t last = i + 1 < kCharClassRunCount ? kCharClassRuns[i + 1] >> 3 : kCodePoints;
-      std::fill(classes.begin() + first, classes.begin() + last, static_cast<CharClass>(kCharClassRuns[i] & 7));
+      std::fill(classes.begin() + first, classes.begin() + last,
+                static_cast<CharClass>(kCharClassRuns[i] & 7));
     }
     return classes;
   }();

@@ -38,7 +38,9 @@ void append_utf8(std::string& out, uint32_t c) {
   put(0x80 | (c & 0x3F));
 }
 
-bool is_utf8(std::string_view text) { return simdjson::validate_utf8(text.data(), text.size()); }
+bool is_utf8(std::string_view text) {
+  return simdjson::validate_utf8(text.data(), text.size());
+}
 
 std::string replace_malformed(std::string_view text) {
   std::string out;

@@ -1,5 +1,5 @@
-// UTF-8 as the tokenizer needs it: strict decoding, and replacement by maximal ill-formed subsequences (the WHATWG rule,
-// which is also what Rust and Python do: api spec §1.4).
+// UTF-8 as the tokenizer needs it: strict decoding, and replacement by maximal ill-formed subsequences (the
+// WHATWG rule, which is also what Rust and Python do: api spec §1.4).
 #pragma once
 
 #include <cstddef>

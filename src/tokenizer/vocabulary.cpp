@@ -41,6 +41,8 @@ std::string_view Vocabulary::bytes_of(int32_t id) const {
   return std::string_view(arena_).substr(span.offset, span.length);
 }
 
-int32_t Vocabulary::find(std::string_view bytes) const { return slots_[slot_of(bytes, hash_piece(bytes))].id; }
+int32_t Vocabulary::find(std::string_view bytes) const {
+  return slots_[slot_of(bytes, hash_piece(bytes))].id;
+}
 
 }  // namespace godwit::tokenizer

@@ -15,8 +15,9 @@ class Vocabulary {
   // Room for ids 0..ids-1 and `bytes` bytes in all, so that building never reallocates.
   Vocabulary(int32_t ids, size_t bytes);
 
-  // Both return false, changing nothing, when the id is taken; add() also when the bytes are. 0 <= id < size().
-  bool add(int32_t id, std::string_view bytes);     // found by find()
+  // Both return false, changing nothing, when the id is taken; add() also when the bytes are. 0 <= id <
+  // size().
+  bool add(int32_t id, std::string_view bytes);           // found by find()
   bool add_unlisted(int32_t id, std::string_view bytes);  // has bytes, but find() never returns it
 
   int32_t size() const { return static_cast<int32_t>(spans_.size()); }
