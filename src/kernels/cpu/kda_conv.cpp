@@ -1,0 +1,107 @@
+// The short causal convolution with SiLU over q|k|v (glm5_next spec §8.2), and what it remembers.
+#include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/cpu/limits.h"
+#include "kernels/cpu/targets.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/kda_conv.cpp"
+#include "hwy/foreach_target.h"
+// clang-format off
+#include "kernels/cpu/simd-inl.h"
+// clang-format on
+
+HWY_BEFORE_NAMESPACE();
+namespace godwit::cpu {
+namespace HWY_NAMESPACE {
+namespace {
+
+// out[c] = silu(sum_i weight[i][c] source[i][c]), taps oldest first.
+void conv_row(const float* const* source, const float* const* weight, int32_t taps, int64_t channels,
+              float* out) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
+  for (int64_t c = 0; c < channels; c += lanes) {
+    VF sum = hn::Zero(F32());
+    for (int32_t i = 0; i < taps; ++i)
+      sum = hn::MulAdd(load_some(weight[i] + c, channels - c), load_some(source[i] + c, channels - c), sum);
+    store_some(silu_of(sum), out + c, channels - c);
+  }
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace godwit::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace godwit::cpu {
+
+HWY_EXPORT(conv_row);
+
+namespace {
+
+constexpr int64_t kChannels = 256;  // of one task
+
+float load_as_float(const std::byte* p, DType dtype, int64_t i) {
+  return dtype == DType::f32 ? reinterpret_cast<const float*>(p)[i]
+                             : to_float(reinterpret_cast<const bf16*>(p)[i]);
+}
+void store_as(std::byte* p, DType dtype, int64_t i, float x) {
+  if (dtype == DType::f32)
+    reinterpret_cast<float*>(p)[i] = x;
+  else
+    reinterpret_cast<bf16*>(p)[i] = to_bf16(x);
+}
+
+// One sequence times channels [c0, c0 + channels).
+void conv_channels(const kernels::KdaConv& a, const kernels::Sequence& s, int64_t c0, int64_t channels) {
+  const int32_t before = a.taps - 1;
+  const int64_t width = a.raw.cols;
+  const DType dtype = a.state.window_dtype;
+  std::byte* slot = a.state.base + s.slot * a.state.slot_stride;
+  std::byte* window = slot + a.state.window_offset;
+  float weight[kMaxTaps][kChannels];
+  float past[kMaxTaps][kChannels];  // the window in f32; zeros before position 0
+  const float* weights[kMaxTaps];
+  for (int32_t i = 0; i < a.taps; ++i) {
+    for (int64_t c = 0; c < channels; ++c) weight[i][c] = a.weight[(c0 + c) * a.taps + i];
+    weights[i] = weight[i];
+  }
+  for (int32_t i = 0; i < before; ++i)
+    for (int64_t c = 0; c < channels; ++c)
+      past[i][c] = s.first == 0 ? 0.0f : load_as_float(window, dtype, i * width + c0 + c);
+
+  // Raw inputs by row of this step; rows before it come from the window.
+  const auto input = [&](int64_t r) { return r < 0 ? past[r + before] : a.raw.row<float>(s.row + r) + c0; };
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const float* source[kMaxTaps];
+    for (int32_t i = 0; i < a.taps; ++i) source[i] = input(r - before + i);
+    HWY_DYNAMIC_DISPATCH(conv_row)(source, weights, a.taps, channels, a.out.row<float>(s.row + r) + c0);
+  }
+
+  const auto remember = [&](std::byte* to, int64_t row, const float* from) {
+    for (int64_t c = 0; c < channels; ++c) store_as(to, dtype, row * width + c0 + c, from[c]);
+  };
+  if (s.kind == kernels::RowKind::verify) {
+    for (int64_t r = 0; r < s.rows; ++r) remember(slot + a.state.pending_raw_offset, r, input(r));
+    if (s.first != 0) return;
+    for (int32_t i = 0; i < before; ++i) remember(window, i, past[i]);
+    return;
+  }
+  for (int32_t i = 0; i < before; ++i) remember(window, i, input(s.rows - before + i));
+}
+
+}  // namespace
+
+void CpuOps::kda_conv(const StepView& step, const kernels::KdaConv& a) {
+  GODWIT_ASSERT(a.taps <= kMaxTaps);
+  const int64_t blocks = (a.raw.cols + kChannels - 1) / kChannels;
+  pool_.run(blocks * step.sequences, step.rows * a.raw.cols * 16, [&](int64_t task, int) {
+    const int64_t c0 = task % blocks * kChannels;
+    conv_channels(a, step.sequence[task / blocks], c0, std::min(kChannels, a.raw.cols - c0));
+  });
+}
+
+}  // namespace godwit::cpu
+#endif  // HWY_ONCE
