@@ -37,21 +37,28 @@ TypeSet declared_types(const Json& type) {
   return out;
 }
 
-// One step of a JSON pointer: "~1" is '/', "~0" is '~'; a URI fragment may also write any byte as %XX.
-std::string pointer_token(std::string_view text) {
+// A URI fragment may write any byte as %XX.
+std::string unquoted(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     unsigned byte = 0;
-    if (text[i] == '~' && i + 1 < text.size() && (text[i + 1] == '0' || text[i + 1] == '1')) {
-      out += text[++i] == '0' ? '~' : '/';
-    } else if (text[i] == '%' && i + 2 < text.size() &&
-               std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr ==
-                   text.data() + i + 3) {
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, byte, 16).ptr == text.data() + i + 3) {
       out += static_cast<char>(byte);
       i += 2;
     } else {
       out += text[i];
     }
+  }
+  return out;
+}
+
+// One step of a JSON pointer: "~1" is '/', "~0" is '~'.
+std::string pointer_token(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    bool quoted = text[i] == '~' && i + 1 < text.size() && (text[i + 1] == '0' || text[i + 1] == '1');
+    out += !quoted ? text[i] : text[++i] == '0' ? '~' : '/';
   }
   return out;
 }
@@ -66,15 +73,16 @@ const Json* child(const Json& node, const std::string& token) {
 
 const Json* follow(const Json& root, std::string_view reference) {
   if (!reference.starts_with('#')) return nullptr;
+  std::string pointer = unquoted(reference.substr(1));
+  std::string_view rest = pointer;
   const Json* node = &root;
-  reference.remove_prefix(1);
-  while (node != nullptr && reference.starts_with('/')) {
-    reference.remove_prefix(1);
-    size_t end = std::min(reference.find('/'), reference.size());
-    node = child(*node, pointer_token(reference.substr(0, end)));
-    reference.remove_prefix(end);
+  while (node != nullptr && rest.starts_with('/')) {
+    rest.remove_prefix(1);
+    size_t end = std::min(rest.find('/'), rest.size());
+    node = child(*node, pointer_token(rest.substr(0, end)));
+    rest.remove_prefix(end);
   }
-  return reference.empty() ? node : nullptr;
+  return rest.empty() ? node : nullptr;
 }
 
 }  // namespace
