@@ -1,6 +1,7 @@
 // From a model directory to a running engine: every byte is placed here, none after (design §8).
 #include <algorithm>
 
+#include "base/log.h"
 #include "engine/engine.h"
 #include "weights/inventory.h"
 
@@ -31,8 +32,10 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options,
   report(0.05, "reading tensor headers");
   GODWIT_ASSIGN(Checkpoint checkpoint, Checkpoint::open(options.model_dir));
   report(0.2, "checking every tensor");
-  GODWIT_ASSIGN(const CheckReport checked, check_checkpoint(checkpoint, make_inventory(config)));
-  static_cast<void>(checked);
+  GODWIT_ASSIGN(const CheckReport checked, check_checkpoint(checkpoint, make_inventory(config), NextnUse::optional));
+  if (!checked.nextn_missing.empty())
+    log_warn("the draft (NextN) block lacks {} tensors, the first is {}; the engine does not draft",
+             checked.nextn_missing.size(), checked.nextn_missing.front());
   std::unique_ptr<Engine> engine(new Engine(std::move(config), std::move(checkpoint), options));
   report(0.3, "placing weights and caches");
   GODWIT_TRY(engine->load(options, has_token));

@@ -1,0 +1,79 @@
+#include "selftest/selftest.h"
+
+#include "selftest/dequantise.h"
+#include "selftest/gates.h"
+#include "selftest/golden.h"
+
+namespace godwit::selftest {
+namespace {
+
+std::filesystem::path find_model(const Paths& paths, const std::string& name) {
+  return name.ends_with("-fp8") ? paths.twins / name : paths.models / name;
+}
+
+std::string golden_of(std::string model) {
+  for (char& c : model)
+    if (c == '-') c = '_';
+  return model;  // tiny-glm5next-fp8 -> tiny_glm5next_fp8
+}
+
+Check golden(const std::string& model, GoldenKind kind, const std::string& what) {
+  return {"golden." + model, what, [model, kind](const Paths& paths, const RigOptions& options) {
+            return run_golden(find_model(paths, model), paths.goldens, golden_of(model), kind, options);
+          }};
+}
+
+Check dequantised(const std::string& model) {
+  return {"golden." + model + ".dequantised", "FP8 weights widened first, against the float32 tolerances",
+          [model](const Paths& paths, const RigOptions& options) -> Result<Report> {
+            const auto wide = paths.scratch / (model + "-dequantised");
+            GODWIT_TRY(write_dequantised(find_model(paths, model), wide));
+            auto report = run_golden(wide, paths.goldens, golden_of(model), GoldenKind::dequantised, options);
+            std::error_code ignored;
+            std::filesystem::remove_all(wide, ignored);
+            return report;
+          }};
+}
+
+Check rows(const std::string& model) {
+  return {"golden." + model + ".rows", "FP8 weights read back exactly",
+          [model](const Paths& paths, const RigOptions&) {
+            return run_dequantised_rows(find_model(paths, model), paths.goldens, golden_of(model));
+          }};
+}
+
+using Gate = Result<Report> (*)(const std::filesystem::path&, const RigOptions&);
+
+void add_gate(std::vector<Check>& out, const std::string& name, Gate gate, const std::string& what) {
+  for (const char* model : {"random-glm5next", "tiny-glm5next", "tiny-glm5next-fp8"}) {
+    out.push_back({"gate." + name + "." + model, what,
+                   [gate, m = std::string(model)](const Paths& paths, const RigOptions& options) {
+                     return gate(find_model(paths, m), options);
+                   }});
+  }
+}
+
+std::vector<Check> make_checks() {
+  std::vector<Check> out;
+  for (const char* model : {"random-glm5next", "tiny-glm5next"}) {
+    const std::string twin = std::string(model) + "-fp8";
+    out.push_back(
+        golden(model, GoldenKind::float32, "layers, choices, logits and greedy ids of the reference class"));
+    out.push_back(golden(twin, GoldenKind::fp8_activations, "FP8 weights with quantised activations"));
+    out.push_back(dequantised(twin));
+    out.push_back(rows(twin));
+  }
+  add_gate(out, "chunked", gate_chunked, "any prefill slicing gives the same bits");
+  add_gate(out, "batched", gate_batched, "company in a step changes no bit");
+  add_gate(out, "forced", gate_forced, "forced rows give the bits of decoding");
+  return out;
+}
+
+}  // namespace
+
+const std::vector<Check>& all_checks() {
+  static const std::vector<Check> checks = make_checks();
+  return checks;
+}
+
+}  // namespace godwit::selftest
