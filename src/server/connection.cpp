@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -46,15 +47,15 @@ void append_date(std::string& out) {
 
 class Connection final : public ResponseWriter, public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& context, asio::ip::tcp::socket socket, std::shared_ptr<const ConnectionHost> host)
+  Connection(asio::io_context& context, asio::ip::tcp::socket socket, std::shared_ptr<ConnectionHost> host)
       : context_(context),
         socket_(std::move(socket)),
         timer_(context),
         host_(std::move(host)),
         reader_(host_->limits.header_bytes, host_->limits.body_bytes) {
-    host_->on_open();
+    host_->connections.fetch_add(1);
   }
-  ~Connection() override { host_->on_close(); }
+  ~Connection() override { host_->connections.fetch_sub(1); }
 
   void start() {
     error_code ignored;
@@ -87,6 +88,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   void read();
   void on_read(const error_code& ec, size_t bytes);
   void feed();
+  void enter_answering();
   void refuse(const Error& error);
   void on_client_eof();
   void client_gone();
@@ -106,7 +108,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   asio::io_context& context_;
   asio::ip::tcp::socket socket_;
   asio::steady_timer timer_;
-  std::shared_ptr<const ConnectionHost> host_;
+  std::shared_ptr<ConnectionHost> host_;
   std::string peer_;
 
   State state_ = State::reading;
@@ -128,7 +130,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   bool close_after_ = false;
   bool streaming_ = false;
   bool answered_ = false;  // the whole answer has been handed over
-  bool gone_ = false;
+  std::atomic<bool> gone_{false};
 
   std::string raw_;      // heads and whole answers
   std::string payload_;  // stream bytes that will become one chunk
@@ -199,21 +201,25 @@ void Connection::feed() {
 
   head_ = reader_.head();
   http_1_0_ = reader_.http_1_0();
-  close_after_ = !reader_.keep_alive() || host_->closing();
+  close_after_ = !reader_.keep_alive() || host_->closing.load();
   HttpRequest request = reader_.take();
   request.peer = peer_;
   request.received_ns = received_ns_ = now_ns();
   request_id_ = request.id;
   body_phase_ = false;
   read_buffer_ = std::string();
-  state_ = State::answering;
-  read_deadline_ = kNever;
+  enter_answering();
   host_->handler(std::move(request), shared_from_this());
 }
 
-void Connection::refuse(const Error& error) {
+void Connection::enter_answering() {
   state_ = State::answering;
   read_deadline_ = kNever;
+  host_->exchanges.fetch_add(1);
+}
+
+void Connection::refuse(const Error& error) {
+  enter_answering();
   received_ns_ = now_ns();
   in_.clear();
   HttpResponse response = host_->error_response(error);
@@ -269,7 +275,7 @@ void Connection::append_head(const HttpResponse& response, bool streamed) {
 
 void Connection::respond(HttpResponse response) {
   if (gone_ || state_ != State::answering || answered_) return;
-  close_after_ = close_after_ || response.close || host_->closing();
+  close_after_ = close_after_ || response.close || host_->closing.load();
   status_ = response.status;
   answered_ = true;
   append_head(response, false);
@@ -342,15 +348,16 @@ void Connection::on_written(const error_code& ec) {
 }
 
 void Connection::finish_exchange() {
+  host_->exchanges.fetch_sub(1);
   exchange_.reset();
   streaming_ = answered_ = false;
   status_ = 0;
   request_id_.clear();
-  if (close_after_ || host_->closing()) {
+  if (close_after_ || host_->closing.load()) {
+    state_ = State::lingering;
     // Bytes that still arrive are read and dropped for a moment: closing over them would reset the connection and
     // could take the answer away from the client.
     if (peer_eof_) return close();
-    state_ = State::lingering;
     error_code ignored;
     socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);
     set_read_deadline(kLingerMs);
@@ -366,8 +373,7 @@ void Connection::finish_exchange() {
 // ---- endings
 
 void Connection::client_gone() {
-  if (gone_) return;
-  gone_ = true;
+  if (state_ == State::closed) return;
   const auto exchange = std::move(exchange_);
   exchange_.reset();
   close();
@@ -376,6 +382,7 @@ void Connection::client_gone() {
 
 void Connection::close() {
   if (state_ == State::closed) return;
+  if (state_ == State::answering) host_->exchanges.fetch_sub(1);
   state_ = State::closed;
   gone_ = true;
   timer_.cancel();
@@ -420,7 +427,7 @@ void Connection::on_timer() {
 }  // namespace
 
 void serve_connection(asio::io_context& context, asio::ip::tcp::socket socket,
-                      std::shared_ptr<const ConnectionHost> host) {
+                      std::shared_ptr<ConnectionHost> host) {
   std::make_shared<Connection>(context, std::move(socket), std::move(host))->start();
 }
 

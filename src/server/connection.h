@@ -5,8 +5,10 @@
 // shut down its sending side is told apart by writing something harmless to it.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -20,14 +22,14 @@ struct ConnectionHost {
   Handler handler;
   // Called for requests that never reach the handler (too large, not HTTP, timed out): the one error body.
   std::function<HttpResponse(const Error&)> error_response;
-  std::function<bool()> closing;   // true while shutting down: no more keep-alive
-  std::function<void()> on_open;   // for the gauge and the limit of connections
-  std::function<void()> on_close;
+  std::atomic<bool> closing{false};        // no more keep-alive
+  std::atomic<int64_t> connections{0};     // open ones
+  std::atomic<int64_t> exchanges{0};       // requests whose answer is not yet sent whole
 };
 
 // Starts serving `socket`; the connection owns itself until it ends. `context` must be run by one thread: the
 // connection does no locking of its own.
 void serve_connection(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket,
-                      std::shared_ptr<const ConnectionHost> host);
+                      std::shared_ptr<ConnectionHost> host);
 
 }  // namespace godwit::server

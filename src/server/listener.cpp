@@ -1,9 +1,10 @@
 #include "server/listener.h"
 
-#include <atomic>
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <thread>
 #include <vector>
@@ -25,8 +26,6 @@ struct Listener::Impl {
   std::unique_ptr<asio::ip::tcp::acceptor> acceptor;
   std::unique_ptr<asio::steady_timer> retry;
   std::shared_ptr<ConnectionHost> host = std::make_shared<ConnectionHost>();
-  std::shared_ptr<std::atomic<int64_t>> open = std::make_shared<std::atomic<int64_t>>(0);
-  std::shared_ptr<std::atomic<bool>> closing = std::make_shared<std::atomic<bool>>(false);
   size_t next = 0;
   bool stopped = false;
 
@@ -52,7 +51,7 @@ void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socke
     });
     return;
   }
-  if (open->load() >= static_cast<int64_t>(host->limits.connections)) {
+  if (host->connections.load() >= static_cast<int64_t>(host->limits.connections)) {
     static constexpr std::string_view kBusy =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
     error_code ignored;
@@ -86,9 +85,6 @@ Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handle
   impl->host->limits = options.limits;
   impl->host->handler = std::move(handler);
   impl->host->error_response = std::move(error_response);
-  impl->host->closing = [flag = impl->closing] { return flag->load(); };
-  impl->host->on_open = [open = impl->open] { open->fetch_add(1); };
-  impl->host->on_close = [open = impl->open] { open->fetch_sub(1); };
   for (int i = 0; i < std::max(1, options.threads); ++i) {
     impl->threads.push_back(std::make_unique<Impl::Thread>());
   }
@@ -121,8 +117,9 @@ uint16_t Listener::port() const {
   return impl_->acceptor->local_endpoint(ignored).port();
 }
 
-int64_t Listener::connections() const { return impl_->open->load(); }
-void Listener::begin_closing() { impl_->closing->store(true); }
+int64_t Listener::connections() const { return impl_->host->connections.load(); }
+int64_t Listener::exchanges() const { return impl_->host->exchanges.load(); }
+void Listener::begin_closing() { impl_->host->closing.store(true); }
 
 void Listener::stop() {
   if (impl_->stopped) return;

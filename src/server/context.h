@@ -1,0 +1,59 @@
+// What all routes share.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "metrics/metrics.h"
+#include "server/http.h"
+#include "server/serving_model.h"
+#include "server/text_workers.h"
+
+namespace godwit::server {
+
+struct LoadProgress {
+  std::string phase = "starting";
+  double fraction = 0;  // 0…1
+  std::string failed;   // why loading ended without a model
+};
+
+struct ServerContext {
+  ServerContext(int text_threads, size_t text_waiting) : workers(text_threads, text_waiting) {}
+
+  std::string build;
+  std::string settings = "{}";  // JSON object for /server_info: effective values (pains O2)
+  int64_t stall_ns = 60'000'000'000;  // /health fails when work is pending and no step finished for so long
+  metrics::Metrics metrics;
+  std::function<int64_t()> connections = [] { return int64_t{0}; };
+
+  std::atomic<bool> draining{false};
+
+  std::shared_ptr<const ServingModel> model() const { return model_.load(std::memory_order_acquire); }
+  void set_model(std::shared_ptr<const ServingModel> model) {
+    model_.store(std::move(model), std::memory_order_release);
+  }
+  LoadProgress progress() const {
+    std::lock_guard lock(mutex_);
+    return progress_;
+  }
+  void set_progress(LoadProgress progress) {
+    std::lock_guard lock(mutex_);
+    progress_ = std::move(progress);
+  }
+
+  // Why a generating request would not be accepted now; nothing when it would.
+  Result<void> accepting() const;
+
+ private:
+  std::atomic<std::shared_ptr<const ServingModel>> model_;
+  mutable std::mutex mutex_;
+  LoadProgress progress_;
+
+ public:
+  TextWorkers workers;  // last: its threads use what is above
+};
+
+}  // namespace godwit::server

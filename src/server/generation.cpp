@@ -1,0 +1,256 @@
+#include "server/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/error_response.h"
+
+namespace godwit::server {
+namespace {
+
+constexpr int kClientGone = 499;  // the usual stand-in where no status could be sent
+
+int64_t now_ns() { return SteadyClock().now_ns(); }
+double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+class Generation final : public Exchange, public std::enable_shared_from_this<Generation> {
+ public:
+  Generation(std::unique_ptr<GenerationPlan> plan, engine::Service& service, metrics::Metrics& metrics,
+             std::shared_ptr<ResponseWriter> writer)
+      : plan_(std::move(plan)), service_(service), metrics_(metrics), writer_(std::move(writer)) {}
+
+  void start();
+  void on_gone() override;
+  void on_drained() override { pump(); }
+  void on_silence() override;
+
+ private:
+  struct Choice {
+    std::shared_ptr<engine::TokenSink> sink;
+    bool ended = false;
+    int64_t last_delivery_ns = 0;
+  };
+
+  void pump();
+  void deliver(size_t index);
+  void fail(const Error& error);
+  void complete();
+  void cancel_all();
+  Usage usage() const;
+  void append_tail(std::string& out) const;
+  void record(std::string_view finish);
+  std::string* stream() { return plan_->stream ? &writer_->buffer() : nullptr; }
+
+  std::unique_ptr<GenerationPlan> plan_;
+  engine::Service& service_;
+  metrics::Metrics& metrics_;
+  std::shared_ptr<ResponseWriter> writer_;
+  std::vector<Choice> choices_;
+  engine::TokenSink::Batch batch_;
+  size_t running_ = 0;
+  bool over_ = false;
+  int64_t queued_ns_ = -1;
+  int64_t first_token_ns_ = 0;
+  int64_t last_token_ns_ = 0;
+};
+
+void Generation::start() {
+  if (writer_->gone()) {
+    metrics_.count_abort();
+    return record("client_gone");
+  }
+  const size_t n = plan_->requests.size();
+  choices_.resize(n);
+  for (size_t i = 0; i < n; ++i) {
+    engine::Request& request = plan_->requests[i];
+    // From the delivery thread: nothing but a post. The exchange may have ended meanwhile.
+    auto wake = [weak = weak_from_this(), writer = std::weak_ptr(writer_)] {
+      if (auto w = writer.lock()) {
+        w->post([weak] {
+          if (auto self = weak.lock()) self->pump();
+        });
+      }
+    };
+    choices_[i].sink = std::make_shared<engine::TokenSink>(kSinkTokens, std::move(wake));
+    request.sink = choices_[i].sink;
+    if (auto accepted = service_.submit(std::move(request)); !accepted) {
+      over_ = true;
+      cancel_all();
+      writer_->respond(error_response(accepted.error()));
+      return record("refused");
+    }
+  }
+  running_ = n;
+  plan_->requests.clear();
+  writer_->attach(shared_from_this());
+  if (plan_->stream) writer_->begin_stream();
+  for (auto& output : plan_->outputs) output->begin(stream());
+  if (plan_->stream) writer_->flush();
+}
+
+void Generation::pump() {
+  for (size_t i = 0; i < choices_.size() && !over_; ++i) {
+    if (choices_[i].ended) continue;
+    if (plan_->stream && writer_->congested()) break;  // the sink fills up and pauses its sequence
+    deliver(i);
+  }
+  if (over_) return;
+  if (running_ == 0) return complete();
+  if (plan_->stream) writer_->flush();
+}
+
+void Generation::deliver(size_t index) {
+  Choice& choice = choices_[index];
+  ChoiceOutput& output = *plan_->outputs[index];
+  choice.sink->take(batch_);
+  if (batch_.start) {
+    if (index % static_cast<size_t>(plan_->choices_per_prompt) == 0) plan_->frame.cached_tokens += batch_.start->cached_tokens;
+    queued_ns_ = std::max(queued_ns_, batch_.start->queued_ns);
+  }
+  if (!batch_.tokens.empty()) {
+    last_token_ns_ = now_ns();
+    if (first_token_ns_ == 0) first_token_ns_ = last_token_ns_;
+    if (choice.last_delivery_ns != 0) {
+      metrics_.observe_inter_token(seconds(last_token_ns_ - choice.last_delivery_ns) /
+                                   static_cast<double>(batch_.tokens.size()));
+    }
+    choice.last_delivery_ns = last_token_ns_;
+    output.push(batch_.tokens, batch_.top, stream());
+  }
+  // We cancel only sequences that nobody waits for: a cancelled one here is an error, too.
+  if (batch_.end && !output.stopped() &&
+      (batch_.end->reason == engine::FinishReason::error || batch_.end->reason == engine::FinishReason::cancelled)) {
+    return fail(batch_.end->error.value_or(Error{ErrorCode::unavailable, "the generation was cancelled", ""}));
+  }
+  if (!batch_.end && !output.stopped()) return;
+  if (!batch_.end) choice.sink->cancel();
+  output.end(batch_.end ? batch_.end->reason : engine::FinishReason::stop, batch_.end ? batch_.end->stop_id : -1,
+             stream());
+  for (int64_t k = 0; k < output.roll_backs(); ++k) metrics_.count_rollback();
+  choice.ended = true;
+  --running_;
+}
+
+// After the first byte an error can only be an event; before, it is an ordinary answer (api spec §4.4).
+void Generation::fail(const Error& error) {
+  over_ = true;
+  cancel_all();
+  if (plan_->stream) {
+    std::string& out = writer_->buffer();
+    out += "data: ";
+    append_error_json(out, error);
+    out += "\n\ndata: [DONE]\n\n";
+    writer_->end_stream();
+  } else {
+    writer_->respond(error_response(error));
+  }
+  metrics_.count_finish("error");
+  log_warn("{} failed: {}", plan_->request_id, error.message);
+  record("error");
+}
+
+void Generation::complete() {
+  over_ = true;
+  if (plan_->stream) {
+    std::string& out = writer_->buffer();
+    if (plan_->usage_chunk) {
+      // The frame's prefix ends inside the first choice; this chunk has none.
+      out += "data: ";
+      out += plan_->body_head;
+      out += ",\"choices\":[]";
+      append_tail(out);
+      out += "\n\n";
+    }
+    out += "data: [DONE]\n\n";
+    writer_->end_stream();
+  } else {
+    HttpResponse response;
+    response.body = plan_->body_head;
+    response.body += ",\"choices\":[";
+    for (size_t i = 0; i < plan_->outputs.size(); ++i) {
+      if (i > 0) response.body.push_back(',');
+      plan_->outputs[i]->append_choice(response.body);
+    }
+    response.body += "]";
+    append_tail(response.body);
+    writer_->respond(std::move(response));
+  }
+  for (const auto& output : plan_->outputs) metrics_.count_finish(output->finish());
+  record(plan_->outputs[0]->finish());
+}
+
+Usage Generation::usage() const {
+  Usage u{plan_->frame.prompt_tokens, plan_->frame.cached_tokens, 0, 0};
+  for (const auto& output : plan_->outputs) {
+    u.completion_tokens += output->used_tokens();
+    u.reasoning_tokens += output->reasoning_tokens();
+  }
+  return u;
+}
+
+// Members after "choices" of the last chunk and of the body: usage, and the extension "timings".
+void Generation::append_tail(std::string& out) const {
+  const Usage u = usage();
+  out += ",\"usage\":";
+  append_usage(out, u);
+  const double decode = seconds(last_token_ns_ - first_token_ns_);
+  fmt::format_to(std::back_inserter(out),
+                 R"(,"timings":{{"queued_ms":{:.3f},"first_token_ms":{:.3f},"tokens_per_second":{:.2f}}}}})",
+                 std::max<double>(0, static_cast<double>(queued_ns_) * 1e-6),
+                 first_token_ns_ == 0 ? 0 : seconds(first_token_ns_ - plan_->received_ns) * 1e3,
+                 decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0);
+}
+
+void Generation::on_silence() {
+  if (over_) return;
+  writer_->buffer() += ":\n\n";
+  writer_->flush();
+}
+
+void Generation::on_gone() {
+  if (over_) return;
+  over_ = true;
+  cancel_all();
+  metrics_.count_abort();
+  metrics_.count_finish("cancelled");
+  record("client_gone");
+}
+
+void Generation::cancel_all() {
+  for (Choice& choice : choices_) {
+    if (choice.sink) choice.sink->cancel();
+  }
+}
+
+void Generation::record(std::string_view finish) {
+  const Usage u = usage();
+  const int64_t end = now_ns();
+  metrics::RequestSample sample;
+  sample.prompt_tokens = u.prompt_tokens;
+  sample.generated_tokens = u.completion_tokens;
+  sample.reasoning_tokens = u.reasoning_tokens;
+  sample.total_seconds = seconds(end - plan_->received_ns);
+  if (queued_ns_ >= 0) sample.queue_seconds = seconds(queued_ns_);
+  if (first_token_ns_ != 0) sample.first_token_seconds = seconds(first_token_ns_ - plan_->received_ns);
+  if (finish != "refused") metrics_.observe_request(sample);
+  metrics_.count_response(plan_->route, finish == "client_gone" ? kClientGone : writer_->status());
+  const double decode = seconds(last_token_ns_ - first_token_ns_);
+  log_info("{} {} prompt={} cached={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms", plan_->request_id,
+           plan_->route, u.prompt_tokens, u.cached_tokens, u.completion_tokens,
+           std::max<double>(0, sample.first_token_seconds * 1e3),
+           decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0, finish,
+           sample.total_seconds * 1e3);
+}
+
+}  // namespace
+
+void start_generation(std::unique_ptr<GenerationPlan> plan, engine::Service& service, metrics::Metrics& metrics,
+                      const std::shared_ptr<ResponseWriter>& writer) {
+  std::make_shared<Generation>(std::move(plan), service, metrics, writer)->start();
+}
+
+}  // namespace godwit::server

@@ -1,0 +1,96 @@
+#include "server/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <iterator>
+
+#include "server/request_id.h"
+
+namespace godwit::server {
+
+const RouteWords kChatWords{"chat", "chatcmpl-", "chat.completion", "chat.completion.chunk"};
+const RouteWords kCompletionWords{"completions", "cmpl-", "text_completion", "text_completion"};
+
+CommonLimits common_limits(const ServingModel& model) {
+  CommonLimits limits;
+  limits.defaults = model.defaults;
+  limits.context = model.service->info().context;
+  limits.vocabulary = model.tokenizer->size();
+  limits.drawn_seed = model.seed ? *model.seed : random_seed();
+  return limits;
+}
+
+Result<std::string> resolve_model(const ServingModel& model, const std::string& name) {
+  if (name.empty()) return model.names[0];
+  if (model.serves(name)) return name;
+  std::string served;
+  for (const std::string& n : model.names) served += (served.empty() ? "" : ", ") + n;
+  return make_error(ErrorCode::model_not_found, "model", "the model {} does not exist here; served: {}",
+                    describe(Json(name)), served);
+}
+
+Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens, int64_t wanted) {
+  const int64_t context = model.service->info().context;
+  if (prompt_tokens >= context) {
+    const int64_t completion = std::min(std::max<int64_t>(1, wanted), context);
+    return make_error(ErrorCode::context_length, "",
+                      "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
+                      "messages, {} in the completion). Please reduce the length of the messages or completion.",
+                      context, prompt_tokens + completion, prompt_tokens, completion);
+  }
+  return std::min(wanted > 0 ? wanted : model.default_max_tokens, context - prompt_tokens);
+}
+
+std::vector<int32_t> effective_stop_ids(const ServingModel& model, const engine::StopRules& stop) {
+  std::vector<int32_t> ids = stop.stop_ids;
+  const auto& own = model.service->info().stop_ids;
+  if (!stop.ignore_eos) ids.insert(ids.end(), own.begin(), own.end());
+  return ids;
+}
+
+std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpRequest& request,
+                                          const CommonFields& fields, std::string_view model_name,
+                                          std::string_view build) {
+  auto plan = std::make_unique<GenerationPlan>();
+  plan->route = words.route;
+  plan->request_id = request.id;
+  plan->received_ns = request.received_ns;
+  plan->stream = fields.stream;
+  plan->usage_chunk = fields.include_usage;
+  plan->choices_per_prompt = fields.n;
+  std::string& head = plan->body_head;
+  head = R"({"id":)";
+  append_json_string(head, random_id(words.id_prefix));
+  fmt::format_to(std::back_inserter(head), R"(,"object":"{}","created":{},"model":)",
+                 fields.stream ? words.chunk : words.object, static_cast<int64_t>(std::time(nullptr)));
+  append_json_string(head, model_name);
+  head += R"(,"system_fingerprint":)";
+  append_json_string(head, fmt::format("godwit-{}", build.substr(0, build.find(','))));
+  // The seed that was used, so that the answer can be had again.
+  fmt::format_to(std::back_inserter(head), R"(,"seed":{})", static_cast<int64_t>(fields.sampling.seed));
+  plan->frame.prefix = "data: " + head + R"(,"choices":[{"index":)";
+  plan->frame.suffix = fields.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n";
+  plan->frame.continuous = fields.continuous_usage;
+  return plan;
+}
+
+void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt, int64_t max_tokens,
+                int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output) {
+  if (choice_index == 0) plan.frame.prompt_tokens += static_cast<int64_t>(prompt.size());
+  engine::Request& request = plan.requests.emplace_back();
+  request.id = plan.request_id;
+  request.prompt = std::move(prompt);
+  request.sampling = fields.sampling;
+  request.stop = fields.stop;
+  request.stop.max_tokens = max_tokens;
+  request.stop.min_tokens = std::min(request.stop.min_tokens, max_tokens);
+  request.prompt_index = static_cast<uint32_t>(prompt_index);
+  request.choice_index = static_cast<uint32_t>(choice_index);
+  request.priority = fields.priority;
+  request.cache_salt = fields.cache_salt;
+  plan.outputs.push_back(std::move(output));
+}
+
+}  // namespace godwit::server

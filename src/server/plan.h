@@ -1,0 +1,46 @@
+// The parts of a GenerationPlan that both routes build the same way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "server/generation.h"
+#include "server/sampling_fields.h"
+#include "server/serving_model.h"
+
+namespace godwit::server {
+
+// What a route is called on the wire.
+struct RouteWords {
+  std::string_view route;      // "chat"
+  std::string_view id_prefix;  // "chatcmpl-"
+  std::string_view object;     // "chat.completion"
+  std::string_view chunk;      // "chat.completion.chunk"
+};
+extern const RouteWords kChatWords;
+extern const RouteWords kCompletionWords;
+
+CommonLimits common_limits(const ServingModel& model);
+
+// The served model that `name` asks for; the default one for "". Errors: model_not_found.
+Result<std::string> resolve_model(const ServingModel& model, const std::string& name);
+
+// How many tokens may be generated: the client's wish, else the default, cut to what the context leaves (design §12).
+// Errors: context_length, in the words that clients match (api spec §4.4).
+Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens, int64_t wanted);
+
+// Ids that end a choice: the model's own unless ignored, and the request's.
+std::vector<int32_t> effective_stop_ids(const ServingModel& model, const engine::StopRules& stop);
+
+// Heads and frame; no requests yet. `model_name` as the client wrote it.
+std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpRequest& request,
+                                          const CommonFields& fields, std::string_view model_name,
+                                          std::string_view build);
+
+// One more choice: sequence and output. `max_tokens` from fit_max_tokens.
+void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt, int64_t max_tokens,
+                int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output);
+
+}  // namespace godwit::server

@@ -1,0 +1,58 @@
+#include "server/error_response.h"
+#include "server/fields.h"
+#include "server/routes/handlers.h"
+
+namespace godwit::server {
+namespace {
+
+// Clients guess the context window from tables unless it is said here (pains O3).
+Json describe_model(const ServingModel& model, const std::string& name) {
+  const engine::Info& info = model.service->info();
+  Json capabilities = Json::object(
+      {{"tools", true},
+       {"reasoning", model.control_ids.think_open >= 0},
+       {"reasoning_effort", JsonArray{Json("low"), Json("high"), Json("max")}},
+       {"vision", false},
+       {"note", "image, video and audio parts are refused: media input is not available in this build"}});
+  return Json::object({{"id", name},
+                       {"object", "model"},
+                       {"created", model.created},
+                       {"owned_by", "godwit"},
+                       {"root", model.names[0]},
+                       {"parent", nullptr},
+                       {"permission", JsonArray{}},
+                       {"max_model_len", info.context},
+                       {"context_length", info.context},
+                       {"max_output_tokens", info.context - 1},
+                       {"input_modalities", JsonArray{Json("text")}},
+                       {"output_modalities", JsonArray{Json("text")}},
+                       {"capabilities", std::move(capabilities)}});
+}
+
+}  // namespace
+
+void get_models(ServerContext& context, HttpRequest&&, const Writer& writer) {
+  const auto model = context.model();
+  if (!model) return answer(context, "models", writer, error_response(context.accepting().error()));
+  JsonArray data;
+  for (const std::string& name : model->names) data.push_back(describe_model(*model, name));
+  HttpResponse response;
+  response.body = dump_json(Json::object({{"object", "list"}, {"data", std::move(data)}}), JsonStyle::compact());
+  answer(context, "models", writer, std::move(response));
+}
+
+void get_model(ServerContext& context, HttpRequest&& request, const Writer& writer) {
+  const auto model = context.model();
+  if (!model) return answer(context, "models", writer, error_response(context.accepting().error()));
+  const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+  HttpResponse response;
+  if (model->serves(name)) {
+    response.body = dump_json(describe_model(*model, name), JsonStyle::compact());
+  } else {
+    response = error_response(make_error(ErrorCode::model_not_found, "model", "the model {} is not served here",
+                                         describe(Json(name))));
+  }
+  answer(context, "models", writer, std::move(response));
+}
+
+}  // namespace godwit::server

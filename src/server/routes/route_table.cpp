@@ -1,0 +1,87 @@
+#include "server/routes/route_table.h"
+
+#include <algorithm>
+#include <array>
+
+#include "server/error_response.h"
+#include "server/routes/handlers.h"
+
+namespace godwit::server {
+namespace {
+
+bool matches(std::string_view pattern, std::string_view path) {
+  if (!pattern.ends_with("/*")) return pattern == path;
+  const std::string_view head = pattern.substr(0, pattern.size() - 1);
+  return path.size() > head.size() && path.starts_with(head);
+}
+
+// Clients whose base URL lacks the "/v1" (api spec §4.1).
+std::string with_version(std::string path) {
+  static constexpr std::array<std::string_view, 5> kUnversioned = {"/models", "/models/*", "/chat/completions",
+                                                                   "/completions", "/embeddings"};
+  const bool alias = std::any_of(kUnversioned.begin(), kUnversioned.end(),
+                                 [&](std::string_view pattern) { return matches(pattern, path); });
+  return alias ? "/v1" + path : path;
+}
+
+void not_found(ServerContext& context, const HttpRequest& request, const Writer& writer) {
+  constexpr size_t kShown = 128;
+  const std::string shown = request.path.size() <= kShown ? request.path : request.path.substr(0, kShown) + "…";
+  answer(context, "unknown", writer,
+         error_response(make_error(ErrorCode::not_found, "", "there is nothing at {} {}", request.method, shown)));
+}
+
+}  // namespace
+
+const std::vector<Route>& routes() {
+  static const std::vector<Route> table = {
+      {"POST", "/v1/chat/completions", "chat", post_chat_completions},
+      {"POST", "/v1/completions", "completions", post_completions},
+      {"GET", "/v1/models", "models", get_models},
+      {"GET", "/v1/models/*", "models", get_model},
+      {"POST", "/tokenize", "tokenize", post_tokenize},
+      {"POST", "/v1/tokenize", "tokenize", post_tokenize},
+      {"POST", "/detokenize", "detokenize", post_detokenize},
+      {"POST", "/v1/detokenize", "detokenize", post_detokenize},
+      {"GET", "/livez", "livez", get_livez},
+      {"GET", "/readyz", "readyz", get_readyz},
+      {"GET", "/startupz", "startupz", get_startupz},
+      {"GET", "/health", "health", get_health},
+      {"GET", "/metrics", "metrics", get_metrics},
+      {"GET", "/server_info", "server_info", get_server_info},
+      {"GET", "/version", "version", get_version},
+      {"GET", "/", "page", get_page},
+  };
+  return table;
+}
+
+void answer(ServerContext& context, std::string_view route, const Writer& writer, HttpResponse response) {
+  context.metrics.count_response(route, response.status);
+  writer->respond(std::move(response));
+}
+
+void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer) {
+  request.path = with_version(std::move(request.path));
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  std::string allowed;
+  for (const Route& route : routes()) {
+    if (!matches(route.path, request.path)) continue;
+    if (route.method == method) return route.handle(context, std::move(request), writer);
+    allowed += allowed.empty() ? "" : ", ";
+    allowed += route.method == "GET" ? "GET, HEAD" : route.method;
+  }
+  if (method == "OPTIONS" && (!allowed.empty() || request.path == "*")) {
+    HttpResponse response;
+    response.status = 204;
+    if (!allowed.empty()) response.headers.emplace_back("Allow", allowed + ", OPTIONS");
+    return answer(context, "options", writer, std::move(response));
+  }
+  if (allowed.empty()) return not_found(context, request, writer);
+  HttpResponse response = error_response(make_error(ErrorCode::method_not_allowed, "",
+                                                    "{} is not allowed for {}; allowed: {}", request.method,
+                                                    request.path, allowed));
+  response.headers.emplace_back("Allow", allowed + ", OPTIONS");
+  answer(context, "unknown", writer, std::move(response));
+}
+
+}  // namespace godwit::server

@@ -1,0 +1,31 @@
+// Paths ▶ handlers. One table; what is not in it is 404, a wrong method 405 (api spec §4.1).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "server/context.h"
+#include "server/http.h"
+
+namespace godwit::server {
+
+using Writer = std::shared_ptr<ResponseWriter>;
+
+struct Route {
+  std::string_view method;  // GET also answers HEAD
+  std::string_view path;    // a trailing "/*" takes any rest that is not empty
+  std::string_view name;    // in metrics and the log
+  void (*handle)(ServerContext&, HttpRequest&&, const Writer&);
+};
+
+const std::vector<Route>& routes();
+
+// Finds and runs the route of `request`; answers 404, 405 and OPTIONS itself.
+void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer);
+
+// Counts and sends.
+void answer(ServerContext& context, std::string_view route, const Writer& writer, HttpResponse response);
+
+}  // namespace godwit::server

@@ -1,0 +1,49 @@
+#include "server/server.h"
+
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
+#include "server/error_response.h"
+#include "server/routes/route_table.h"
+
+namespace godwit::server {
+
+Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
+  std::unique_ptr<Server> server(
+      new Server(std::make_unique<ServerContext>(options.text_threads, options.text_waiting)));
+  ServerContext& context = *server->context_;
+  context.build = options.build;
+  context.settings = options.settings;
+  auto handler = [&context](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
+    dispatch(context, std::move(request), writer);
+  };
+  auto refused = [&context](const Error& error) {
+    context.metrics.count_response("refused", info(error.code).http_status);
+    return error_response(error);
+  };
+  GODWIT_ASSIGN(server->listener_, Listener::start(options.http, std::move(handler), std::move(refused)));
+  context.connections = [listener = server->listener_.get()] { return listener->connections(); };
+  return server;
+}
+
+Server::~Server() {
+  if (listener_) listener_->stop();
+}
+
+void Server::drain(int64_t timeout_ms) {
+  context_->draining = true;
+  listener_->begin_closing();
+  const SteadyClock clock;
+  if (const auto model = context_->model()) {
+    model->service->drain(clock.now_ns() + timeout_ms * 1'000'000);
+  }
+  // The last events are on their way to the clients: give them a moment, but no longer than a stuck client is worth.
+  constexpr int64_t kFlushNs = 2'000'000'000;
+  const int64_t until = clock.now_ns() + kFlushNs;
+  while (listener_->exchanges() > 0 && clock.now_ns() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+}  // namespace godwit::server
