@@ -78,4 +78,13 @@ struct CheckReport {
 Result<CheckReport> check_checkpoint(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
                                      NextnUse nextn = NextnUse::required);
 
+// The tensors of `inventory` that are there, each with its storage as found: quantised means F8_E4M3 with
+// scales, so totals(..., Form::fp8) of the result counts the bytes of this checkpoint.
+std::vector<TensorSpec> found_inventory(const Checkpoint& checkpoint,
+                                        const std::vector<TensorSpec>& inventory);
+
+// Every block scale is finite and above zero; data_refused naming tensor, block and value. After
+// check_checkpoint.
+Result<void> check_scales(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory);
+
 }  // namespace godwit

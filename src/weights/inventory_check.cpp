@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <set>
 
 #include "weights/inventory.h"
+#include "weights/load.h"
 #include "weights/totals.h"
 
 namespace godwit {
@@ -123,6 +125,40 @@ class Check {
 Result<CheckReport> check_checkpoint(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
                                      NextnUse nextn) {
   return Check(checkpoint, nextn).run(inventory);
+}
+
+std::vector<TensorSpec> found_inventory(const Checkpoint& checkpoint,
+                                        const std::vector<TensorSpec>& inventory) {
+  std::vector<TensorSpec> found;
+  for (const TensorSpec& tensor : inventory) {
+    const TensorRef* ref = checkpoint.find(tensor.name);
+    if (!ref) continue;
+    found.push_back(tensor);
+    found.back().storage = ref->dtype == DType::f8_e4m3 ? Storage::quantised
+                           : ref->dtype == DType::f32   ? Storage::f32
+                                                        : Storage::bf16;
+  }
+  return found;
+}
+
+Result<void> check_scales(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory) {
+  for (const TensorSpec& tensor : inventory) {
+    if (tensor.storage != Storage::quantised) continue;
+    const std::string name = scale_name(tensor.name);
+    const TensorRef* ref = checkpoint.find(name);
+    if (!ref) continue;
+    const Buffer scales = load_f32(*ref);
+    for (int64_t i = 0; i < ref->elements(); ++i) {
+      const float scale = scales.as<float>()[i];
+      if (std::isfinite(scale) && scale > 0) continue;
+      const int64_t columns = scale_count(tensor.columns());
+      return make_error(
+          ErrorCode::data_refused, name,
+          "{}: the scale of block [{}, {}] is {}, expected a finite value above 0 ({} at offset {})", name,
+          i / columns, i % columns, scale, ref->file, ref->offset + static_cast<uint64_t>(i) * 4);
+    }
+  }
+  return {};
 }
 
 }  // namespace godwit

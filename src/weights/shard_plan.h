@@ -45,7 +45,7 @@ class ShardPlan {
 
 // An F8 slice can be used in place only if a 128-block of the rank's part is a 128-block of the tensor: the
 // cut must begin at a multiple of 128 or stay inside one block. Refused (usage) otherwise, naming the tensor
-// and the cut.
+// and the cut. Quantisable tensors count as F8: pass found_inventory() to look at those that are.
 Result<void> check_fp8_cuts(const ShardPlan& plan, const std::vector<TensorSpec>& inventory);
 
 // What one rank keeps (spec §15.3).

@@ -4,7 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstring>
 #include <functional>
+#include <limits>
 
 #include "base/json.h"
 #include "weights/inventory.h"
@@ -158,6 +161,36 @@ TEST(Checkpoint, DecidesFp8ByTheScales) {
   orphan.erase(kQ);
   orphan[scales] = {DType::f32, {2, 1}};
   expect_parts(check(orphan, config), {scales, "without its weight"});
+}
+
+TEST(Checkpoint, RefusesScalesThatAreNoScales) {
+  const ModelConfig config = small();
+  Tensors tensors = tensors_of(config);
+  tensors[kQ].dtype = DType::f8_e4m3;
+  tensors[scale_name(kQ)] = {DType::f32, {2, 1}};
+  TempDir dir;
+  write_tensors(dir.path() / "model.safetensors", tensors);  // zeros everywhere
+  Result<Checkpoint> checkpoint = Checkpoint::open(dir.path());
+  ASSERT_TRUE(checkpoint.ok());
+  const uint64_t offset = checkpoint->find(scale_name(kQ))->offset;
+  auto with_scales = [&](std::array<float, 2> values) {
+    std::string image = read_whole_file(dir.path() / "model.safetensors");
+    std::memcpy(image.data() + offset, values.data(), sizeof values);
+    // A new file: the old one is still mapped.
+    std::filesystem::remove(dir.path() / "model.safetensors");
+    write_whole_file(dir.path() / "model.safetensors", image);
+    Result<Checkpoint> opened = Checkpoint::open(dir.path());
+    EXPECT_TRUE(opened.ok());
+    Result<void> checked = check_scales(*opened, make_inventory(config));
+    return checked.ok() ? std::string("accepted") : checked.error().message;
+  };
+  EXPECT_EQ(with_scales({1.0f, 0.5f}), "accepted");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  expect_parts(with_scales({1.0f, nan}),
+               {scale_name(kQ), "block [1, 0] is nan", "model.safetensors at offset"});
+  expect_parts(with_scales({std::numeric_limits<float>::infinity(), 1.0f}), {"block [0, 0] is inf"});
+  expect_parts(with_scales({0.0f, 1.0f}), {"block [0, 0] is 0"});
+  expect_parts(with_scales({1.0f, -1.0f}), {"block [1, 0] is -1"});
 }
 
 class ShardedCheckpoint : public testing::Test {

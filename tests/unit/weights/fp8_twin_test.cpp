@@ -7,6 +7,7 @@
 #include "weights/checkpoint.h"
 #include "weights/inventory.h"
 #include "weights/load.h"
+#include "weights/totals.h"
 #include "weights_test_support.h"
 
 namespace godwit {
@@ -45,6 +46,9 @@ TEST_P(Fp8Twin, IsReadAsFp8) {
   const std::vector<TensorSpec> inventory = make_inventory(*config);
   Result<CheckReport> report = check_checkpoint(*checkpoint, inventory, NextnUse::optional);
   ASSERT_TRUE(report.ok()) << report.error().message;
+  EXPECT_TRUE(check_scales(*checkpoint, inventory).ok());
+  EXPECT_EQ(totals(found_inventory(*checkpoint, inventory), Form::fp8).all().bytes(),
+            static_cast<int64_t>(checkpoint->tensor_bytes()));
   int64_t quantised = 0, scales_elsewhere = 0;
   std::vector<Buffer> copies;
   for (const TensorSpec& tensor : inventory) {
