@@ -1,6 +1,8 @@
 #include "chat/schema.h"
 
+#include <algorithm>
 #include <charconv>
+#include <string>
 #include <utility>
 
 #include "chat/pattern.h"
