@@ -83,23 +83,34 @@ void merge_long(std::string_view piece, const std::array<int32_t, 256>& byte_ids
 
 }  // namespace
 
-MergeTable::MergeTable(size_t merges) : slots_(std::bit_ceil(merges + merges / 2 + 2)) {}
+MergeTable::MergeTable(size_t merges)
+    : slots_(std::bit_ceil(merges + merges / 2 + 2)), known_(slots_.size() / 8 + 1) {}
 
-size_t MergeTable::slot_of(int32_t left, int32_t right) const {
-  size_t mask = slots_.size() - 1;
+uint64_t MergeTable::hash(int32_t left, int32_t right) {
   uint64_t pair = static_cast<uint64_t>(left) << 32 | static_cast<uint32_t>(right);
-  uint64_t hash = pair * 0x9e3779b97f4a7c15ull;
-  for (size_t i = (hash >> 32 ^ hash) & mask;; i = (i + 1) & mask) {
+  uint64_t product = pair * 0x9e3779b97f4a7c15ull;
+  return product >> 32 ^ product;
+}
+
+size_t MergeTable::slot_of(int32_t left, int32_t right, uint64_t hash) const {
+  size_t mask = slots_.size() - 1;
+  for (size_t i = hash & mask;; i = (i + 1) & mask) {
     if (slots_[i].left < 0 || (slots_[i].left == left && slots_[i].right == right)) return i;
   }
 }
 
 void MergeTable::add(int32_t left, int32_t right, Merge merge) {
-  slots_[slot_of(left, right)] = {left, right, merge};
+  uint64_t h = hash(left, right);
+  slots_[slot_of(left, right, h)] = {left, right, merge};
+  uint64_t bit = h & (slots_.size() * 8 - 1);
+  known_[bit / 64] |= uint64_t{1} << bit % 64;
 }
 
 MergeTable::Merge MergeTable::find(int32_t left, int32_t right) const {
-  return slots_[slot_of(left, right)].merge;
+  uint64_t h = hash(left, right);
+  uint64_t bit = h & (slots_.size() * 8 - 1);
+  if (!(known_[bit / 64] >> bit % 64 & 1)) return {kNone, -1};
+  return slots_[slot_of(left, right, h)].merge;
 }
 
 void merge_piece(std::string_view piece, const std::array<int32_t, 256>& byte_ids, const MergeTable& merges,

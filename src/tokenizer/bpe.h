@@ -30,8 +30,13 @@ class MergeTable {
     int32_t right = -1;
     Merge merge{kNone, -1};
   };
-  size_t slot_of(int32_t left, int32_t right) const;
+  static uint64_t hash(int32_t left, int32_t right);
+  size_t slot_of(int32_t left, int32_t right, uint64_t hash) const;
+
   std::vector<Slot> slots_;  // open addressing, a power of two, at most 2/3 full
+  // Most neighbours do not merge. A bit a hash, eight times as many as slots, answers for them from the L2
+  // cache; the slots of a large vocabulary do not fit there.
+  std::vector<uint64_t> known_;
 };
 
 // Memory of one merging thread, kept between pieces.

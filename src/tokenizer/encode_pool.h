@@ -14,11 +14,11 @@
 
 namespace godwit::tokenizer {
 
-// Direct-mapped: a newcomer replaces what its slot held. 512 KiB, so the hot part stays in the L2 cache.
+// Direct-mapped: a newcomer replaces what its slot held. One entry a cache line, a megabyte in all.
 class PieceCache {
  public:
   static constexpr size_t kSlots = 1 << 14;
-  static constexpr uint32_t kMaxIds = 3;
+  static constexpr uint32_t kMaxIds = 11;
 
   struct Entry {
     PieceKey key;  // high = 0: empty

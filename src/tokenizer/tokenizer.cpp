@@ -50,6 +50,7 @@ void Tokenizer::encode_piece(std::string_view piece, EncodeState& state, std::ve
   PieceKey key = make_piece_key(piece);
   PieceCache::Entry& entry = state.cache.slot(key);
   if (entry.key == key) {
+    if (entry.count == 1) return out.push_back(entry.ids[0]);
     out.insert(out.end(), entry.ids.data(), entry.ids.data() + entry.count);
     return;
   }
