@@ -65,7 +65,7 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
 void bind_requests(CLI::App& command, ServeConfig& config) {
   command
       .add_option("--default-max-tokens", config.default_max_tokens,
-                  "Answer limit of requests that name none; default: what the context leaves")
+                  "Answer limit of requests that name none; default: 32768, or what the\ncontext leaves")
       ->type_name("N")
       ->check(counts(1).description(""));
   command.add_option("--seed", config.seed, "Seed of requests that bring none; default: drawn per request")

@@ -28,7 +28,7 @@ struct ServeConfig {
   int64_t max_waiting = 256;    // requests that may wait; one more gets 429
   int64_t prefill_tokens = 0;   // prompt rows one step may carry
   // Requests
-  int64_t default_max_tokens = 0;  // when a request names none; 0: what the context leaves
+  int64_t default_max_tokens = 0;  // when a request names none; 0: the server's 32,768
   std::optional<int64_t> seed;     // for requests without one; else drawn and reported
   // Network
   std::string host = "127.0.0.1";
