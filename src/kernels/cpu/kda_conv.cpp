@@ -72,23 +72,28 @@ void conv_channels(const kernels::KdaConv& a, const kernels::Sequence& s, int64_
     for (int64_t c = 0; c < channels; ++c)
       past[i][c] = s.first == 0 ? 0.0f : load_as_float(window, dtype, i * width + c0 + c);
 
-  // Raw inputs by row of this step; rows before it come from the window.
-  const auto input = [&](int64_t r) { return r < 0 ? past[r + before] : a.raw.row<float>(s.row + r) + c0; };
-  for (int64_t r = 0; r < s.rows; ++r) {
-    const float* source[kMaxTaps];
-    for (int32_t i = 0; i < a.taps; ++i) source[i] = input(r - before + i);
-    HWY_DYNAMIC_DISPATCH(conv_row)(source, weights, a.taps, channels, a.out.row<float>(s.row + r) + c0);
-  }
-
   const auto remember = [&](std::byte* to, int64_t row, const float* from) {
     for (int64_t c = 0; c < channels; ++c) store_as(to, dtype, row * width + c0 + c, from[c]);
   };
-  if (s.kind == kernels::RowKind::verify) {
-    for (int64_t r = 0; r < s.rows; ++r) remember(slot + a.state.pending_raw_offset, r, input(r));
-    if (s.first != 0) return;
-    for (int32_t i = 0; i < before; ++i) remember(window, i, past[i]);
-    return;
+  // Raw inputs by row of this step; rows before it come from the window. They pass through the window's type,
+  // so that a row's taps do not depend on the step they came in: a ring of the newest holds them rounded.
+  float rounded[kMaxTaps][kChannels];
+  const auto input = [&](int64_t r) -> const float* {
+    if (r < 0) return past[r + before];
+    return dtype == DType::f32 ? a.raw.row<float>(s.row + r) + c0 : rounded[r % a.taps];
+  };
+  const bool verify = s.kind == kernels::RowKind::verify;
+  for (int64_t r = 0; r < s.rows; ++r) {
+    const float* raw = a.raw.row<float>(s.row + r) + c0;
+    for (int64_t c = 0; dtype != DType::f32 && c < channels; ++c)
+      rounded[r % a.taps][c] = to_float(to_bf16(raw[c]));
+    const float* source[kMaxTaps];
+    for (int32_t i = 0; i < a.taps; ++i) source[i] = input(r - before + i);
+    HWY_DYNAMIC_DISPATCH(conv_row)(source, weights, a.taps, channels, a.out.row<float>(s.row + r) + c0);
+    if (verify) remember(slot + a.state.pending_raw_offset, r, raw);
   }
+  // Verify rows stay pending: the committed window moves when they are replayed.
+  if (verify) return;
   for (int32_t i = 0; i < before; ++i) remember(window, i, input(s.rows - before + i));
 }
 

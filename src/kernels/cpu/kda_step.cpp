@@ -134,13 +134,13 @@ void step_sequence_head(const kernels::KdaStep& a, const kernels::Sequence& s, i
   const size_t state_bytes = static_cast<size_t>(dim * dim) * sizeof(float);
   std::byte* slot = a.state.base + s.slot * a.state.slot_stride;
   float* state = floats_at(slot, a.state.state_offset) + head * dim * dim;
-  if (s.first == 0) std::memset(state, 0, state_bytes);
   const bool verify = s.kind == kernels::RowKind::verify;
   if (verify) {
     float* copy = scratch + 5 * dim;
-    std::memcpy(copy, state, state_bytes);
+    if (s.first != 0) std::memcpy(copy, state, state_bytes);
     state = copy;
   }
+  if (s.first == 0) std::memset(state, 0, state_bytes);
   for (int64_t r = 0; r < s.rows; ++r) {
     HWY_DYNAMIC_DISPATCH(step_head)(a, s.row + r, head, state, scratch);
     if (!verify) continue;
@@ -153,11 +153,12 @@ void step_sequence_head(const kernels::KdaStep& a, const kernels::Sequence& s, i
 }
 
 // The last taps - 1 rows of window ++ the first `replay` pending rows become the window.
-void replay_window(const kernels::KdaReplay& a, std::byte* slot, int32_t replay) {
+void replay_window(const kernels::KdaReplay& a, std::byte* slot, int32_t replay, bool from_zero) {
   const int64_t row_bytes = 3 * a.heads * a.head_dim * size_of(a.state.window_dtype);
   std::byte* window = slot + a.state.window_offset;
   const std::byte* pending = slot + a.state.pending_raw_offset;
   const int64_t before = a.taps - 1;
+  if (from_zero) std::memset(window, 0, static_cast<size_t>(before * row_bytes));
   for (int64_t i = 0; i < before; ++i) {
     const int64_t from = i + replay;
     const std::byte* source =
@@ -195,6 +196,8 @@ void CpuOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
     std::byte* slot = a.state.base + s.slot * a.state.slot_stride;
     float* state = floats_at(slot, a.state.state_offset) + head * dim * dim;
     const FlushDenormals flush;
+    const bool from_zero = s.replay > 0 && s.first == s.replay;
+    if (from_zero) std::memset(state, 0, static_cast<size_t>(dim * dim) * sizeof(float));
     for (int64_t r = 0; r < s.replay; ++r) {
       const int64_t at = r * width + head * dim;
       HWY_DYNAMIC_DISPATCH(replay_head)
@@ -202,7 +205,7 @@ void CpuOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
        floats_at(slot, a.state.pending_key_offset) + at, floats_at(slot, a.state.pending_delta_offset) + at,
        dim, thread_scratch_[static_cast<size_t>(thread)]);
     }
-    if (head == 0 && s.replay > 0) replay_window(a, slot, s.replay);
+    if (head == 0 && s.replay > 0) replay_window(a, slot, s.replay, from_zero);
   });
 }
 

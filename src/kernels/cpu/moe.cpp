@@ -45,7 +45,8 @@ namespace {
 
 constexpr int64_t kExpertRows = 96;  // rows of one task
 
-// p = sigmoid(logit); the k largest of p + bias, lower id on ties; then ascending ids with their weights.
+// p = sigmoid(logit); the k largest of p + bias, lower id on ties, NaN last; then ascending ids with their
+// weights.
 void route_row(const float* logits, const kernels::Route& a, int32_t* ids, float* weights) {
   const int64_t experts = a.logits.cols;
   const int64_t k = a.ids.cols;
@@ -54,7 +55,8 @@ void route_row(const float* logits, const kernels::Route& a, int32_t* ids, float
   int64_t size = 0;
   for (int64_t e = 0; e < experts; ++e) {
     const float p = 1.0f / (1.0f + std::exp(-logits[e]));
-    const float key = p + a.bias[e];
+    const float sum = p + a.bias[e];
+    const float key = std::isnan(sum) ? -INFINITY : sum;
     if (size == k && !(key > keys[k - 1])) continue;
     int64_t at = size < k ? size++ : k - 1;
     for (; at > 0 && key > keys[at - 1]; --at) {
