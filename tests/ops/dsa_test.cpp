@@ -1,0 +1,261 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "dsa_world.h"
+
+namespace godwit::ops_test {
+namespace {
+
+using kernels::RowKind;
+
+std::vector<int32_t> page_run(int32_t first, int32_t count) {
+  std::vector<int32_t> pages(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) pages[static_cast<size_t>(i)] = first + i;
+  return pages;
+}
+
+// Equal, except that pools may swap whose scores the definition separates by less than f32 can.
+void expect_same_selection(DsaWorld& expected_world, const std::vector<SequenceSpec>& specs,
+                           const Selection& got, const Selection& expected) {
+  int64_t row = 0;
+  int64_t near_ties = 0;
+  for (const SequenceSpec& s : specs) {
+    for (int32_t r = 0; r < s.rows; ++r, ++row) {
+      ASSERT_EQ(got.count.at(row, 0), expected.count.at(row, 0)) << "row " << row;
+      std::set<float> differ;
+      std::set<float> ours, theirs;
+      for (int64_t i = 0; i < got.pools.cols; ++i) {
+        const bool listed = static_cast<float>(i) < got.count.at(row, 0);
+        if (listed && i > 0) {
+          ASSERT_GT(got.pools.at(row, i), got.pools.at(row, i - 1)) << "row " << row;
+        }
+        if (!listed) {
+          ASSERT_EQ(got.pools.at(row, i), -1) << "row " << row;
+        }
+        ours.insert(got.pools.at(row, i));
+        theirs.insert(expected.pools.at(row, i));
+      }
+      std::set_symmetric_difference(ours.begin(), ours.end(), theirs.begin(), theirs.end(),
+                                    std::inserter(differ, differ.end()));
+      if (differ.empty()) continue;
+      ++near_ties;
+      const std::vector<double> scores = expected_world.scores(s, s.first + r);
+      double low = INFINITY, high = -INFINITY, largest = 0;
+      for (const double v : scores) largest = std::max(largest, std::fabs(v));
+      for (const float p : differ) {
+        ASSERT_GE(p, 0);
+        low = std::min(low, scores[static_cast<size_t>(p)]);
+        high = std::max(high, scores[static_cast<size_t>(p)]);
+      }
+      EXPECT_LE(high - low, 4e-6 * largest) << "row " << row << " chose other pools";
+    }
+  }
+  EXPECT_LE(near_ties, row / 50 + 1);
+}
+
+struct Case {
+  DsaShape shape;
+  std::vector<std::vector<SequenceSpec>> steps;
+};
+
+std::vector<Case> cases() {
+  const auto mixed = [] {
+    const std::vector<int32_t> a = {5, 2, 9, 7}, b = {1}, c = {12, 3, 8}, d = {15, 14};
+    std::vector<std::vector<SequenceSpec>> steps = {
+        {{RowKind::prefill, 0, 129, 1, 0, a, 1},
+         {RowKind::prefill, 0, 3, 2, 0, b, 2},
+         {RowKind::prefill, 0, 64, 3, 0, c, 3}},
+        {{RowKind::decode, 129, 1, 1, 0, a, 1},
+         {RowKind::verify, 3, 6, 2, 0, b, 2},
+         {RowKind::prefill, 64, 70, 3, 0, c, 3},
+         {RowKind::prefill, 0, 65, 4, 0, d, 4}},
+        // Two of six drafts were kept: positions 5… are written again with what really came.
+        {{RowKind::verify, 5, 6, 2, 0, b, 20},
+         {RowKind::forced, 130, 9, 1, 0, a, 1},
+         {RowKind::draft, 65, 2, 4, 0, d, 4}},
+    };
+    return steps;
+  };
+  std::vector<Case> list;
+  list.push_back({{}, mixed()});
+  list.push_back({{.heads = 1, .latent = 16, .index_heads = 1, .index_dim = 16, .topk = 4}, mixed()});
+  list.push_back({{.heads = 2, .latent = 128, .index_heads = 4, .index_dim = 64, .topk = 64}, mixed()});
+  list.push_back({{.heads = 2, .latent = 40, .index_heads = 3, .index_dim = 24, .topk = 2048}, mixed()});
+  list.push_back(
+      {{.heads = 3, .latent = 72, .topk = 16, .latent_dtype = DType::bf16, .pooled_dtype = DType::bf16},
+       mixed()});
+  return list;
+}
+
+TEST_P(Backends, DsaMixedStepsMatchTheOracle) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(fmt::format("latent {} topk {}", c.shape.latent, c.shape.topk));
+    Side reference(oracle());
+    Side tested(backend(GetParam()));
+    DsaWorld expected(reference, c.shape);
+    DsaWorld got(tested, c.shape);
+    // bf16 pooled keys: a value between two codes may round either way.
+    const Tolerance pooled = c.shape.pooled_dtype == DType::bf16 ? Tolerance{1e-4, 4e-3} : kF32;
+    std::set<std::pair<int32_t, int64_t>> complete;  // (page, pool) written so far
+    for (const auto& step : c.steps) {
+      expected.write(step);
+      got.write(step);
+      const Selection selection = expected.select(step);
+      expect_same_selection(expected, step, got.select(step), selection);
+      expect_close(got.attend(step, selection), expected.attend(step, selection), {4e-6, 1e-5}, "attention");
+      for (const SequenceSpec& s : step) {
+        for (int64_t t = s.first; t < s.first + s.rows; ++t) {
+          const int32_t page = s.pages[static_cast<size_t>(t / 64)];
+          const int64_t in_page = t % 64;
+          expect_same_bits(pick(got.latents(page), {in_page}), pick(expected.latents(page), {in_page}),
+                           "latent");
+          if ((t + 1) % c.shape.pool != 0) continue;
+          const Rows pool = {in_page / c.shape.pool};
+          expect_close(pick(got.pooled(page), pool), pick(expected.pooled(page), pool), pooled, "pooled key");
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Backends, IndexSelectAroundPowersOfTwoPools) {
+  const DsaShape shape{.index_heads = 2, .index_dim = 16, .topk = 32, .pages = 80};
+  Side reference(oracle());
+  Side tested(backend(GetParam()));
+  DsaWorld expected(reference, shape);
+  DsaWorld got(tested, shape);
+  const std::vector<int32_t> pages = page_run(0, 80);
+  const SequenceSpec prompt{RowKind::prefill, 0, 1000, 1, 0, pages, 5};
+  for (int64_t first = 0; first < 5000; first += 1000) {
+    SequenceSpec part = prompt;
+    part.first = first;
+    expected.write({part});
+    got.write({part});
+  }
+  for (const int64_t pools : {7, 8, 9, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025}) {
+    for (const int64_t extra : {0, 1, 3}) {  // tokens after the last whole pool
+      const SequenceSpec query{RowKind::decode, pools * 4 - 1 + extra, 1, 1, 0, pages, 5};
+      const Selection selection = expected.select({query});
+      expect_same_selection(expected, {query}, got.select({query}), selection);
+      expect_close(got.attend({query}, selection), expected.attend({query}, selection), {4e-6, 1e-5},
+                   "attention");
+    }
+  }
+}
+
+TEST_P(EveryBackend, IndexSelectBreaksTiesToTheLowerPool) {
+  Side s(backend(GetParam()));
+  for (const int levels : {1, 3}) {  // 1: nearly all scores are equal
+    const DsaShape shape{.index_heads = 1, .index_dim = 8, .topk = 24, .pages = 20, .levels = levels};
+    DsaWorld world(s, shape);
+    const SequenceSpec prompt{RowKind::prefill, 0, 1000, 1, 0, page_run(0, 20), 6};
+    world.write({prompt});
+    const Selection got = world.select({prompt});
+    int64_t tied_rows = 0;
+    for (int64_t t = 0; t < 1000; ++t) {
+      const std::vector<double> exact = world.scores(prompt, t);
+      std::vector<int32_t> order(exact.size());
+      for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<int32_t>(i);
+      std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) { return exact[a] > exact[b]; });
+      if (order.size() > 6) {
+        tied_rows += exact[order[5]] == exact[order[6]];
+        // Differences below f32 are ties to a backend and not to us.
+        if (exact[order[5]] != exact[order[6]] && std::fabs(exact[order[5]] - exact[order[6]]) < 1e-5)
+          continue;
+        order.resize(6);
+      }
+      std::sort(order.begin(), order.end());
+      for (size_t i = 0; i < order.size(); ++i) {
+        ASSERT_EQ(got.pools.at(t, static_cast<int64_t>(i)), order[i]) << "levels " << levels << " row " << t;
+      }
+    }
+    EXPECT_GT(tied_rows, 50) << "the test must meet ties";
+  }
+}
+
+TEST_P(EveryBackend, DsaPhysicalPagesDoNotMatter) {
+  const DsaShape shape{.heads = 2, .latent = 48, .topk = 16};
+  Side s(backend(GetParam()));
+  Matrix results[2];
+  const std::vector<int32_t> tables[2] = {{0, 1, 2, 3}, {13, 4, 11, 2}};
+  for (int i = 0; i < 2; ++i) {
+    DsaWorld world(s, shape);
+    const SequenceSpec prompt{RowKind::prefill, 0, 200, 1, 0, tables[i], 8};
+    const SequenceSpec query{RowKind::decode, 200, 1, 1, 0, tables[i], 8};
+    world.write({prompt});
+    const Selection first = world.select({prompt});
+    const Matrix out = world.attend({prompt}, first);
+    world.write({query});
+    const Selection second = world.select({query});
+    const Matrix next = world.attend({query}, second);
+    results[i] = beside({first.pools, out});
+    const Matrix last = beside({second.pools, next});
+    results[i].v.insert(results[i].v.end(), last.v.begin(), last.v.end());
+    ++results[i].rows;
+  }
+  expect_same_bits(results[1], results[0], "permuted pages");
+}
+
+TEST_P(EveryBackend, DsaSlicesAndNeighboursDoNotMatter) {
+  const DsaShape shape{.heads = 2, .latent = 40, .topk = 16};
+  Side s(backend(GetParam()));
+  DsaWorld whole(s, shape);
+  DsaWorld sliced(s, shape);
+  const std::vector<int32_t> a = {3, 1, 6, 2};
+  const SequenceSpec prompt{RowKind::prefill, 0, 200, 1, 0, a, 9};
+  whole.write({prompt});
+  const Selection expected_pools = whole.select({prompt});
+  const Matrix expected = whole.attend({prompt}, expected_pools);
+  // Slices that straddle pools, the last in the decode family, each with another sequence before or after it.
+  int64_t row = 0;
+  for (const auto& [first, rows] : {std::pair{0, 64}, {64, 128}, {192, 2}, {194, 1}, {195, 5}}) {
+    const SequenceSpec slice{first < 192 ? RowKind::prefill : RowKind::verify, first, rows, 1, 0, a, 9};
+    const SequenceSpec before{RowKind::decode, 0, 1, 2, 0, {9}, 10};
+    const SequenceSpec after{RowKind::prefill, 0, 67, 3, 0, {12, 13}, 11};
+    sliced.write({before, slice, after});
+    const Selection pools = sliced.select({before, slice, after});
+    const Matrix out = sliced.attend({before, slice, after}, pools);
+    for (int64_t r = 0; r < rows; ++r, ++row) {
+      expect_same_bits(pick(pools.pools, {r + 1}), pick(expected_pools.pools, {row}),
+                       fmt::format("pools {}", row));
+      expect_same_bits(pick(out, {r + 1}), pick(expected, {row}), fmt::format("attention {}", row));
+    }
+  }
+  EXPECT_EQ(row, 200);
+  for (const int32_t page : {3, 1, 6}) {
+    expect_same_bits(sliced.latents(page), whole.latents(page), "latents");
+    expect_same_bits(sliced.pooled(page), whole.pooled(page), "pooled keys");
+  }
+}
+
+// Drafts 0…5 beyond position p of which n are kept: finished pools hold only what was kept (trap T26).
+TEST_P(EveryBackend, RejectedDraftsLeaveNothingInPools) {
+  const DsaShape shape{.heads = 1, .latent = 8, .index_dim = 16, .topk = 8};
+  Side s(backend(GetParam()));
+  const std::vector<int32_t> pages = {2};
+  for (int64_t start = 0; start <= 12; ++start) {
+    for (int32_t kept = 1; kept <= 6; ++kept) {
+      DsaWorld drafted(s, shape);
+      DsaWorld plain(s, shape);
+      if (start > 0) {
+        const SequenceSpec prompt{RowKind::prefill, 0, static_cast<int32_t>(start), 1, 0, pages, 1};
+        drafted.write({prompt});
+        plain.write({prompt});
+      }
+      drafted.write({{RowKind::verify, start, kept, 1, 0, pages, 1}});
+      if (kept < 6) drafted.write({{RowKind::draft, start + kept, 6 - kept, 1, 0, pages, 99}});
+      drafted.write({{RowKind::verify, start + kept, 6, 1, 0, pages, 1}});
+      for (int64_t t = start; t < start + kept + 6; ++t)
+        plain.write({{RowKind::decode, t, 1, 1, 0, pages, 1}});
+      Rows done = all_rows((start + kept + 6) / 4);
+      expect_same_bits(pick(drafted.pooled(2), done), pick(plain.pooled(2), done),
+                       fmt::format("start {} kept {}", start, kept));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace godwit::ops_test

@@ -1,0 +1,122 @@
+#include "dsa_world.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace godwit::ops_test {
+namespace {
+
+enum What : uint64_t { kLatent = 71, kKey, kGate, kIndexQuery, kIndexWeight, kQuery };
+
+float value(What what, const DsaShape& shape, uint64_t stream, int64_t position, int64_t c) {
+  const float x = noise(what, stream * 1000003u + static_cast<uint64_t>(position), static_cast<uint64_t>(c));
+  const bool scored = what == kKey || what == kGate || what == kIndexQuery;
+  if (shape.levels == 0 || !scored) return x;
+  // One channel carries everything, the rest is zero.
+  return c % shape.index_dim == 0 ? std::round(x * static_cast<float>(shape.levels) / 2) : 0;
+}
+
+}  // namespace
+
+DsaWorld::DsaWorld(Side& side, const DsaShape& shape, std::byte* pages, std::byte* rings)
+    : side_(side), shape_(shape) {
+  const int64_t latent_bytes = kernels::kPageTokens * shape.latent * size_of(shape.latent_dtype);
+  const int64_t pooled_bytes =
+      kernels::kPageTokens / shape.pool * shape.index_dim * size_of(shape.pooled_dtype);
+  cache_.pooled_offset = 64;
+  cache_.latent_offset = 64 + (pooled_bytes + 63) / 64 * 64;
+  cache_.page_stride =
+      shape.page_stride ? shape.page_stride : cache_.latent_offset + (latent_bytes + 63) / 64 * 64;
+  cache_.latent_dtype = shape.latent_dtype;
+  cache_.pooled_dtype = shape.pooled_dtype;
+  cache_.base = pages ? pages : side.raw(shape.pages * cache_.page_stride);
+  cache_.ring_length = shape.ring_length;
+  cache_.ring_stride =
+      shape.ring_stride ? shape.ring_stride : (shape.ring_length * 2 * shape.index_dim * 4 + 127) / 64 * 64;
+  cache_.ring = rings ? rings : side.raw(shape.slots * cache_.ring_stride);
+  ape_ = side.floats(shape.levels > 0 ? Matrix(shape.pool, shape.index_dim).v
+                                      : random_matrix(70, shape.pool, shape.index_dim).v);
+  index_scale_ = 1 / std::sqrt(static_cast<float>(shape.index_heads * shape.index_dim));
+}
+
+Matrix DsaWorld::data(const Step& step, uint64_t what, int64_t cols) const {
+  Matrix m(step.view.rows, cols);
+  step.each_row([&](int64_t row, const SequenceSpec& s, int64_t position) {
+    for (int64_t c = 0; c < cols; ++c) m.at(row, c) = value(What(what), shape_, s.stream, position, c);
+  });
+  return m;
+}
+
+void DsaWorld::write(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  side_.ops.latent_write(step.view, {side_.input(data(step, kLatent, shape_.latent)), cache_});
+  side_.ops.index_write(step.view,
+                        {side_.input(data(step, kKey, shape_.index_dim)),
+                         side_.input(data(step, kGate, shape_.index_dim)), ape_, shape_.pool, cache_});
+}
+
+Selection DsaWorld::select(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const View pools = side_.output(step.view.rows, shape_.topk / shape_.pool, DType::i32);
+  const View count = side_.output(step.view.rows, 1, DType::i32);
+  kernels::IndexSelect a;
+  a.query = side_.input(data(step, kIndexQuery, shape_.index_heads * shape_.index_dim));
+  a.weight = side_.input(data(step, kIndexWeight, shape_.index_heads));
+  a.scale = index_scale_;
+  a.cache = cache_;
+  a.pool = shape_.pool;
+  a.topk = shape_.topk;
+  a.heads = shape_.index_heads;
+  a.pools = pools;
+  a.count = count;
+  side_.ops.index_select(step.view, a);
+  return {side_.read(pools), side_.read(count)};
+}
+
+Matrix DsaWorld::attend(const std::vector<SequenceSpec>& specs, const Selection& selection) {
+  const Step step(side_, specs);
+  const View out = side_.output(step.view.rows, shape_.heads * shape_.latent);
+  kernels::MlaAttend a;
+  a.query = side_.input(data(step, kQuery, shape_.heads * shape_.latent));
+  a.cache = cache_;
+  a.pools = side_.input(selection.pools, DType::i32);
+  a.count = side_.input(selection.count, DType::i32);
+  a.pool = shape_.pool;
+  a.heads = shape_.heads;
+  a.scale = 0.25f;
+  a.out = out;
+  side_.ops.mla_attend(step.view, a);
+  return side_.read(out);
+}
+
+Matrix DsaWorld::latents(int32_t page) {
+  return side_.read(make_view(cache_.base + page * cache_.page_stride + cache_.latent_offset,
+                              shape_.latent_dtype, kernels::kPageTokens, shape_.latent));
+}
+
+Matrix DsaWorld::pooled(int32_t page) {
+  return side_.read(make_view(cache_.base + page * cache_.page_stride + cache_.pooled_offset,
+                              shape_.pooled_dtype, kernels::kPageTokens / shape_.pool, shape_.index_dim));
+}
+
+std::vector<double> DsaWorld::scores(const SequenceSpec& spec, int64_t position) {
+  const int64_t per_page = kernels::kPageTokens / shape_.pool;
+  std::vector<double> out;
+  Matrix keys;
+  for (int64_t p = 0; p < (position + 1) / shape_.pool; ++p) {
+    if (p % per_page == 0) keys = pooled(spec.pages[static_cast<size_t>(p / per_page)]);
+    double score = 0;
+    for (int64_t h = 0; h < shape_.index_heads; ++h) {
+      double product = 0;
+      for (int64_t c = 0; c < shape_.index_dim; ++c) {
+        product += static_cast<double>(keys.at(p % per_page, c)) *
+                   value(kIndexQuery, shape_, spec.stream, position, h * shape_.index_dim + c);
+      }
+      score += value(kIndexWeight, shape_, spec.stream, position, h) * std::max(0.0, product);
+    }
+    out.push_back(index_scale_ * score);
+  }
+  return out;
+}
+
+}  // namespace godwit::ops_test

@@ -1,0 +1,56 @@
+// The caches of one DSA layer in a side's memory, and the ops on them. As in KdaWorld, inputs are functions
+// of (stream, position) only.
+#pragma once
+
+#include "harness.h"
+#include "step_builder.h"
+
+namespace godwit::ops_test {
+
+struct DsaShape {
+  int64_t heads = 3;
+  int64_t latent = 72;
+  int64_t index_heads = 9;
+  int64_t index_dim = 40;
+  int32_t pool = 4;
+  int32_t topk = 32;
+  DType latent_dtype = DType::f32;
+  DType pooled_dtype = DType::f32;
+  int64_t pages = 16;
+  int64_t slots = 6;
+  int32_t ring_length = 12;
+  int64_t page_stride = 0;  // bytes; 0 = packed
+  int64_t ring_stride = 0;
+  int levels = 0;  // > 0: queries, keys and gates take few values, so that scores tie
+};
+
+struct Selection {
+  Matrix pools;  // [T, topk / P]
+  Matrix count;  // [T, 1]
+};
+
+class DsaWorld {
+ public:
+  // `pages`, `rings`: page 0 and slot 0, when they must lie at special places.
+  DsaWorld(Side& side, const DsaShape& shape, std::byte* pages = nullptr, std::byte* rings = nullptr);
+
+  void write(const std::vector<SequenceSpec>& specs);  // latent_write and index_write
+  Selection select(const std::vector<SequenceSpec>& specs);
+  Matrix attend(const std::vector<SequenceSpec>& specs, const Selection& selection);  // [T, H L]
+
+  Matrix latents(int32_t page);  // [64, L]
+  Matrix pooled(int32_t page);   // [64 / P, di]
+  // The definition of spec §10.3 in double over the pooled keys stored here.
+  std::vector<double> scores(const SequenceSpec& spec, int64_t position);
+
+ private:
+  Matrix data(const Step& step, uint64_t what, int64_t cols) const;
+
+  Side& side_;
+  DsaShape shape_;
+  kernels::DsaCache cache_;
+  const float* ape_;
+  float index_scale_;
+};
+
+}  // namespace godwit::ops_test

@@ -1,0 +1,76 @@
+// Slots and pages whose byte offsets pass 2^32: reserved address space, of which only what is touched exists.
+#include <fmt/core.h>
+#include <sys/mman.h>
+
+#include "dsa_world.h"
+#include "kda_world.h"
+
+namespace godwit::ops_test {
+namespace {
+
+using kernels::RowKind;
+
+class Reserved {
+ public:
+  explicit Reserved(size_t bytes) : bytes_(bytes) {
+    void* p =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
+  }
+  ~Reserved() {
+    if (base_) munmap(base_, bytes_);
+  }
+  std::byte* base() const { return base_; }
+
+ private:
+  size_t bytes_;
+  std::byte* base_ = nullptr;
+};
+
+constexpr int64_t kFar = (int64_t{1} << 30) + 4096;  // five of them pass 2^32
+
+TEST_P(EveryBackend, KdaSlotsBeyond32Bits) {
+  Side s(backend(GetParam()));
+  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
+  const Reserved memory(6 * kFar);
+  ASSERT_NE(memory.base(), nullptr);
+  const KdaShape near_shape{.heads = 2, .d = 16};
+  KdaShape far_shape = near_shape;
+  far_shape.slot_stride = kFar;
+  KdaWorld near_world(s, near_shape);
+  KdaWorld far_world(s, far_shape, memory.base());
+  const std::vector<std::vector<SequenceSpec>> steps = {
+      {{.kind = RowKind::prefill, .first = 0, .rows = 66, .slot = 5, .stream = 1}},
+      {{.kind = RowKind::verify, .first = 66, .rows = 3, .slot = 5, .stream = 1}},
+      {{.kind = RowKind::decode, .first = 68, .rows = 1, .slot = 5, .replay = 2, .stream = 1}}};
+  for (const auto& step : steps) expect_same_bits(far_world.run(step), near_world.run(step), "outputs");
+  expect_same_bits(far_world.state(5), near_world.state(5), "state");
+  expect_same_bits(far_world.window(5), near_world.window(5), "window");
+}
+
+TEST_P(EveryBackend, DsaPagesAndRingsBeyond32Bits) {
+  Side s(backend(GetParam()));
+  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
+  const Reserved pages(6 * kFar);
+  const Reserved rings(6 * kFar);
+  ASSERT_NE(pages.base(), nullptr);
+  ASSERT_NE(rings.base(), nullptr);
+  const DsaShape near_shape{.heads = 2, .latent = 24, .topk = 16};
+  DsaShape far_shape = near_shape;
+  far_shape.page_stride = far_shape.ring_stride = kFar;
+  DsaWorld near_world(s, near_shape);
+  DsaWorld far_world(s, far_shape, pages.base(), rings.base());
+  const std::vector<int32_t> table = {5, 4, 1};
+  for (const SequenceSpec& part : {SequenceSpec{RowKind::prefill, 0, 128, 5, 0, table, 1},
+                                   SequenceSpec{RowKind::forced, 128, 7, 5, 0, table, 1}}) {
+    near_world.write({part});
+    far_world.write({part});
+    const Selection expected = near_world.select({part});
+    const Selection got = far_world.select({part});
+    expect_same_bits(got.pools, expected.pools, "pools");
+    expect_same_bits(far_world.attend({part}, got), near_world.attend({part}, expected), "attention");
+  }
+}
+
+}  // namespace
+}  // namespace godwit::ops_test

@@ -1,0 +1,74 @@
+#include "kda_world.h"
+
+#include <cmath>
+
+namespace godwit::ops_test {
+
+KdaWorld::KdaWorld(Side& side, const KdaShape& shape, std::byte* memory) : side_(side), shape_(shape) {
+  const int64_t w = shape.width();
+  const int64_t window_row = 3 * w * size_of(shape.window);
+  int64_t at = 64;  // a layer is not the first thing in a slot
+  const auto place = [&at](int64_t bytes) {
+    const int64_t here = at;
+    at += (bytes + 63) / 64 * 64;
+    return here;
+  };
+  layout_.state_offset = place(w * shape.d * 4);
+  layout_.window_offset = place((shape.taps - 1) * window_row);
+  layout_.pending_raw_offset = place(shape.pending * window_row);
+  layout_.pending_key_offset = place(shape.pending * w * 4);
+  layout_.pending_delta_offset = place(shape.pending * w * 4);
+  layout_.pending_decay_offset = place(shape.pending * w * 4);
+  layout_.slot_stride = shape.slot_stride ? shape.slot_stride : at;
+  layout_.window_dtype = shape.window;
+  layout_.base = memory ? memory : side.raw(shape.slots * layout_.slot_stride);
+  conv_ = side.floats(random_matrix(51, 3 * w, shape.taps, 0.6f).v);
+  std::vector<float> a_exp;
+  for (int64_t h = 0; h < shape.heads; ++h) a_exp.push_back(std::exp(noise(52, static_cast<uint64_t>(h))));
+  a_exp_ = side.floats(a_exp);
+  dt_bias_ = side.floats(random_matrix(53, 1, w).v);
+}
+
+Matrix KdaWorld::run(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const int64_t w = shape_.width();
+  Matrix raw(step.view.rows, 3 * w);
+  Matrix forget(step.view.rows, w);
+  Matrix beta(step.view.rows, shape_.heads);
+  step.each_row([&](int64_t row, const SequenceSpec& s, int64_t position) {
+    const uint64_t token = s.stream * 1000003u + static_cast<uint64_t>(position);
+    for (int64_t c = 0; c < 3 * w; ++c) {
+      const auto channel = static_cast<uint64_t>(c);
+      raw.at(row, c) = noise(54, token, channel);
+      if (c >= w && c < 2 * w) {
+        raw.at(row, c) = (1 - shape_.key_alike) * raw.at(row, c) + shape_.key_alike * noise(55, 0, channel);
+      }
+    }
+    for (int64_t c = 0; c < w; ++c) {
+      forget.at(row, c) = shape_.decay_scale * noise(56, token, static_cast<uint64_t>(c));
+    }
+    for (int64_t h = 0; h < shape_.heads; ++h)
+      beta.at(row, h) = 2 * noise(57, token, static_cast<uint64_t>(h));
+  });
+  const View qkv = side_.output(step.view.rows, 3 * w);
+  const View out = side_.output(step.view.rows, w);
+  const kernels::KdaGates gates{side_.input(forget), side_.input(beta), a_exp_, dt_bias_, -5};
+  side_.ops.kda_replay(step.view, {shape_.heads, shape_.d, shape_.taps, layout_});
+  side_.ops.kda_conv(step.view, {side_.input(raw), conv_, shape_.taps, layout_, qkv});
+  side_.ops.kda_step(step.view, {qkv, gates, layout_, out});
+  side_.ops.kda_chunk(step.view, {qkv, gates, layout_, out});
+  return side_.read(out);
+}
+
+Matrix KdaWorld::state(int32_t slot) {
+  std::byte* base = layout_.base + slot * layout_.slot_stride;
+  return side_.read(make_view(base + layout_.state_offset, DType::f32, shape_.width(), shape_.d));
+}
+
+Matrix KdaWorld::window(int32_t slot) {
+  std::byte* base = layout_.base + slot * layout_.slot_stride;
+  return side_.read(
+      make_view(base + layout_.window_offset, shape_.window, shape_.taps - 1, 3 * shape_.width()));
+}
+
+}  // namespace godwit::ops_test
