@@ -1,5 +1,7 @@
 #include "chat/jinja/lexer.h"
 
+#include <charconv>
+
 #include "chat/jinja/failure.h"
 #include "chat/jinja/string_literal.h"
 #include "chat/jinja/unicode.h"
@@ -242,6 +244,22 @@ class Lexer {
     }
   }
 
+  // 0x…, 0o… and 0b…, rewritten in decimal.
+  bool based(size_t& i, std::string& digits) const {
+    const char mark =
+        i + 1 < source_.size() && source_[i] == '0' ? static_cast<char>(source_[i + 1] | 0x20) : '\0';
+    const int base = mark == 'x' ? 16 : mark == 'o' ? 8 : mark == 'b' ? 2 : 0;
+    if (base == 0) return false;
+    uint64_t value = 0;
+    const char* begin = source_.data() + i + 2;
+    const auto [end, error] = std::from_chars(begin, source_.data() + source_.size(), value, base);
+    if (end == begin) return false;
+    if (error != std::errc()) fail_at(line_, "integer literal does not fit 64 bits");
+    digits = fmt::format("{}", value);
+    i = static_cast<size_t>(end - source_.data());
+    return true;
+  }
+
   void number() {
     // After a dot only an integer can stand: `items.0.name`.
     const bool after_dot = !tokens_.empty() && tokens_.back().is(".");
@@ -254,6 +272,10 @@ class Lexer {
         ++i;
       }
     };
+    if (!after_dot && based(i, digits)) {
+      push(K::integer, std::move(digits));
+      return skip_to(i);
+    }
     take();
     bool real = false;
     if (!after_dot) {

@@ -1,5 +1,6 @@
 #include "chat/jinja/template.h"
 
+#include <algorithm>
 #include <new>
 
 #include "chat/jinja/failure.h"
@@ -25,20 +26,22 @@ Result<Template> Template::parse(std::string_view source, std::string name, cons
   }
 }
 
-Result<std::vector<Segment>> Template::render(const JsonObject& context,
+Result<std::vector<Segment>> Template::render(std::span<const Variable> variables,
                                               std::optional<std::time_t> now) const {
   Runtime runtime(limits_, now);
   try {
     Scope& globals = runtime.heap.scope(nullptr);
-    Scope& variables = runtime.heap.scope(&globals);
+    Scope& context = runtime.heap.scope(&globals);
     for (Symbol symbol = 0; symbol < tree_->names.size(); ++symbol) {
-      const std::string& variable = tree_->names[symbol];
-      const Value function = global_function(variable);
+      const std::string& name = tree_->names[symbol];
+      const Value function = global_function(name);
       if (!function.is_undefined()) globals.set(symbol, function);
-      if (const Json* value = context.find(variable)) variables.set(symbol, from_json(runtime, *value));
+      const auto last = std::find_if(variables.rbegin(), variables.rend(),
+                                     [&](const Variable& v) { return v.first == name; });
+      if (last != variables.rend()) context.set(symbol, from_json(runtime, *last->second));
     }
     Buffer& out = runtime.heap.buffer();
-    Interpreter(*tree_, runtime).run(runtime.heap.scope(&variables), out);
+    Interpreter(*tree_, runtime).run(runtime.heap.scope(&context), out);
     std::vector<Segment> segments;
     segments.reserve(out.changes.size() + 1);
     for_each_run(out.whole(), [&](std::string_view run, bool from_template) {

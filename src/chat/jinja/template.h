@@ -8,8 +8,10 @@
 #include <ctime>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/json.h"
@@ -27,15 +29,17 @@ struct Segment {
   bool from_template = false;
 };
 
+using Variable = std::pair<std::string_view, const Json*>;
+
 class Template {
  public:
   // `name` is the file named in errors. Fails (data_refused) with "name:line: what was wrong".
   static Result<Template> parse(std::string_view source, std::string name, const Limits& limits = {});
 
-  // `context` holds the template's variables. Neighbouring segments differ in origin; none is empty. `now`
-  // replaces the clock of strftime_now. Fails (invalid_request) with "name:line: what was wrong", also for
-  // raise_exception and limits.
-  Result<std::vector<Segment>> render(const JsonObject& context,
+  // `variables` are the template's context; of two with one name the later wins. They are not copied.
+  // Neighbouring segments differ in origin; none is empty. `now` replaces the clock of strftime_now. Fails
+  // (invalid_request) with "name:line: what was wrong", also for raise_exception and limits.
+  Result<std::vector<Segment>> render(std::span<const Variable> variables,
                                       std::optional<std::time_t> now = std::nullopt) const;
 
   Template(Template&&) noexcept;

@@ -67,7 +67,7 @@ constexpr Entry<Predicate> kPredicates[] = {
     {"number", [](const Value& v) { return v.is_number(); }},
     {"integer", [](const Value& v) { return v.kind == Kind::integer || v.kind == Kind::big_integer; }},
     {"float", [](const Value& v) { return v.kind == Kind::real; }},
-    {"callable", [](const Value& v) { return v.kind >= Kind::macro; }},
+    {"callable", [](const Value& v) { return v.kind >= Kind::macro || v.is_undefined(); }},
 };
 
 constexpr Entry<TestBody> kTests[] = {

@@ -42,8 +42,7 @@ void split_white_space(Runtime& runtime, const Text& text, int64_t limit, Sequen
       continue;
     }
     if (limit >= 0 && static_cast<int64_t>(out.items.size()) == limit) {
-      const Text rest = strip(runtime, slice(text, at, bytes.size()), Side::right, nullptr);
-      runtime.heap.add(out, Value::of(rest));
+      add_slice(runtime, out, text, at, bytes.size());  // Python keeps the white space at its end
       return;
     }
     const size_t begin = at;
@@ -67,7 +66,7 @@ void split_white_space_from_right(Runtime& runtime, const Text& text, int64_t li
     while (end > 0 && space_before(end)) end = previous_start(bytes, end);
     if (end == 0) break;
     if (limit >= 0 && static_cast<int64_t>(out.items.size()) == limit) {
-      runtime.heap.add(out, Value::of(strip(runtime, slice(text, 0, end), Side::left, nullptr)));
+      add_slice(runtime, out, text, 0, end);
       break;
     }
     size_t begin = end;

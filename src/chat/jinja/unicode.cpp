@@ -27,6 +27,23 @@ constexpr Shifted kShifted[] = {{'a', 'z', -32},     {0xE0, 0xF6, -32},     {0xF
                                 {0x430, 0x44F, -32}, {0x450, 0x45F, -80},   {0x4CF, 0x4CF, -15},
                                 {0x561, 0x586, -48}, {0xFF41, 0xFF5A, -32}, {0xFF, 0xFF, 0x178 - 0xFF}};
 
+// Letters whose upper case is several letters.
+struct Expanding {
+  char32_t c;
+  std::string_view upper, title;
+};
+constexpr Expanding kExpanding[] = {{kSharpS, "SS", "Ss"},  {0x149, "ʼN", "ʼN"},  {0xFB00, "FF", "Ff"},
+                                    {0xFB01, "FI", "Fi"},   {0xFB02, "FL", "Fl"}, {0xFB03, "FFI", "Ffi"},
+                                    {0xFB04, "FFL", "Ffl"}, {0xFB05, "ST", "St"}, {0xFB06, "ST", "St"}};
+
+const Expanding* find_expanding(char32_t c) {
+  if (c < kSharpS) return nullptr;
+  for (const Expanding& e : kExpanding) {
+    if (e.c == c) return &e;
+  }
+  return nullptr;
+}
+
 char32_t simple_upper(char32_t c) {
   if (c < 0x80) return c >= 'a' && c <= 'z' ? c - 32 : c;
   switch (c) {  // no lower-case partner points back to these
@@ -52,6 +69,7 @@ char32_t simple_upper(char32_t c) {
 
 char32_t simple_lower(char32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+  if (c == 0x130) return 'i';
   if (c == 0x1E9E) return kSharpS;
   for (const Shifted& s : kShifted) {
     const auto lower = static_cast<char32_t>(static_cast<int32_t>(c) - s.to_upper);
@@ -147,8 +165,8 @@ bool is_printable(char32_t c) {
 }
 
 void append_upper(std::string& out, char32_t c) {
-  if (c == kSharpS) {
-    out += "SS";
+  if (const Expanding* e = find_expanding(c)) {
+    out += e->upper;
   } else {
     append_code_point(out, simple_upper(c));
   }
@@ -156,11 +174,12 @@ void append_upper(std::string& out, char32_t c) {
 
 void append_lower(std::string& out, char32_t c) {
   append_code_point(out, simple_lower(c));
+  if (c == 0x130) append_code_point(out, 0x307);  // I with a dot keeps the dot
 }
 
 void append_title(std::string& out, char32_t c) {
-  if (c == kSharpS) {
-    out += "Ss";
+  if (const Expanding* e = find_expanding(c)) {
+    out += e->title;
   } else {
     append_code_point(out, simple_upper(c));
   }
@@ -170,7 +189,7 @@ bool is_upper(char32_t c) {
   return simple_lower(c) != c;
 }
 bool is_lower(char32_t c) {
-  return simple_upper(c) != c || c == kSharpS;
+  return simple_upper(c) != c || find_expanding(c) != nullptr;
 }
 
 bool is_letter(char32_t c) {
