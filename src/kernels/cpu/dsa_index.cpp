@@ -11,7 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/dsa_index.cpp"
 #include "hwy/foreach_target.h"
 // clang-format off
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/dots-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -46,25 +46,23 @@ void pool_keys(const float* const* entries, const float* ape, int64_t pool, int6
 template <class T>
 HWY_INLINE void score_keys(const float* q, const float* weight, int64_t heads, int64_t dim, const T* keys,
                            int64_t count, float* scores) {
-  const F32 d;
   const hn::FixedTag<float, 4> d4;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < count; i += 4) {
     const T* key[4];
     for (int64_t j = 0; j < 4; ++j) key[j] = keys + (i + j < count ? i + j : count - 1) * dim;
-    auto total = hn::Zero(d4);
-    for (int64_t h = 0; h < heads; ++h) {
-      const float* q_h = q + h * dim;
-      VF s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
-      for (int64_t c = 0; c < dim; c += lanes) {
-        const VF x = load_some(q_h + c, dim - c);
-        s0 = hn::MulAdd(x, load_some(key[0] + c, dim - c), s0);
-        s1 = hn::MulAdd(x, load_some(key[1] + c, dim - c), s1);
-        s2 = hn::MulAdd(x, load_some(key[2] + c, dim - c), s2);
-        s3 = hn::MulAdd(x, load_some(key[3] + c, dim - c), s3);
-      }
-      const auto relu = hn::Max(sum_lanes4(s0, s1, s2, s3), hn::Zero(d4));
-      total = hn::MulAdd(hn::Set(d4, weight[h]), relu, total);
+    V4 total = hn::Zero(d4);
+    V4 dots[4];
+    int64_t h = 0;
+    const auto weigh = [&](int64_t head, V4 dot) HWY_ATTR {
+      total = hn::MulAdd(hn::Set(d4, weight[head]), hn::Max(hn::Zero(d4), dot), total);
+    };
+    for (; h + 4 <= heads; h += 4) {
+      dot_tile<4>(q + h * dim, key, dim, dots);
+      for (int64_t j = 0; j < 4; ++j) weigh(h + j, dots[j]);
+    }
+    for (; h < heads; ++h) {
+      dot_tile<1>(q + h * dim, key, dim, dots);
+      weigh(h, dots[0]);
     }
     HWY_ALIGN float four[4];
     hn::Store(total, d4, four);
@@ -93,7 +91,8 @@ HWY_EXPORT(score_page);
 
 namespace {
 
-constexpr int64_t kTilePools = 1024;     // scored between two cuts of the running top-k
+constexpr int64_t kSlack = 256;          // candidates collected between two cuts of the running top-k
+constexpr int64_t kTilePools = 1024;     // scored at a time
 constexpr int64_t kSharedPools = 16384;  // one row's scores when all threads score for it
 
 void store_row(std::byte* to, DType dtype, const float* from, int64_t n) {
@@ -111,7 +110,7 @@ uint64_t candidate(float score, int64_t pool) {
   return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(pool));
 }
 
-// The best `keep` of a stream of candidates in ascending pool order. Holds keep + kTilePools words.
+// The best `keep` of a stream of candidates in ascending pool order. Holds keep + kSlack words.
 class TopK {
  public:
   TopK(uint64_t* words, int64_t keep) : words_(words), keep_(keep) {}
@@ -121,7 +120,7 @@ class TopK {
       const uint64_t c = candidate(scores[i], first_pool + i);
       if (c <= least_) continue;
       words_[size_++] = c;
-      if (size_ == keep_ + kTilePools) cut();
+      if (size_ == keep_ + kSlack) cut();
     }
   }
   // Ascending pools at `out`.
@@ -164,11 +163,6 @@ void score_range(const kernels::IndexSelect& a, const Paged& pages, int64_t t, i
   }
 }
 
-struct Range {
-  int64_t candidates;  // pools row t may choose from
-  int64_t keep;        // topk / P
-};
-
 void give(const kernels::IndexSelect& a, int64_t t, int64_t count) {
   int32_t* out = a.pools.row<int32_t>(t);
   std::fill(out + count, out + a.topk / a.pool, -1);
@@ -179,7 +173,7 @@ void give(const kernels::IndexSelect& a, int64_t t, int64_t count) {
 
 int64_t index_select_thread_floats(const Dims& dims) {
   if (dims.index_pool == 0) return 0;
-  return kTilePools + 2 * (dims.index_topk / dims.index_pool + kTilePools);
+  return kTilePools + 2 * (dims.index_topk / dims.index_pool + kSlack);
 }
 int64_t index_select_shared_floats() {
   return kSharedPools;

@@ -43,15 +43,19 @@ namespace {
 
 constexpr int64_t kChannels = 256;  // of one task
 
-float load_as_float(const std::byte* p, DType dtype, int64_t i) {
-  return dtype == DType::f32 ? reinterpret_cast<const float*>(p)[i]
-                             : to_float(reinterpret_cast<const bf16*>(p)[i]);
+void load_as_float(const std::byte* p, DType dtype, int64_t first, int64_t n, float* out) {
+  if (dtype == DType::f32) {
+    std::memcpy(out, reinterpret_cast<const float*>(p) + first, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) out[i] = to_float(reinterpret_cast<const bf16*>(p)[first + i]);
 }
-void store_as(std::byte* p, DType dtype, int64_t i, float x) {
-  if (dtype == DType::f32)
-    reinterpret_cast<float*>(p)[i] = x;
-  else
-    reinterpret_cast<bf16*>(p)[i] = to_bf16(x);
+void store_as(std::byte* p, DType dtype, int64_t first, int64_t n, const float* x) {
+  if (dtype == DType::f32) {
+    std::memcpy(reinterpret_cast<float*>(p) + first, x, static_cast<size_t>(n) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) reinterpret_cast<bf16*>(p)[first + i] = to_bf16(x[i]);
 }
 
 // One sequence times channels [c0, c0 + channels).
@@ -68,12 +72,15 @@ void conv_channels(const kernels::KdaConv& a, const kernels::Sequence& s, int64_
     for (int64_t c = 0; c < channels; ++c) weight[i][c] = a.weight[(c0 + c) * a.taps + i];
     weights[i] = weight[i];
   }
-  for (int32_t i = 0; i < before; ++i)
-    for (int64_t c = 0; c < channels; ++c)
-      past[i][c] = s.first == 0 ? 0.0f : load_as_float(window, dtype, i * width + c0 + c);
+  for (int32_t i = 0; i < before; ++i) {
+    if (s.first == 0)
+      std::memset(past[i], 0, static_cast<size_t>(channels) * sizeof(float));
+    else
+      load_as_float(window, dtype, i * width + c0, channels, past[i]);
+  }
 
   const auto remember = [&](std::byte* to, int64_t row, const float* from) {
-    for (int64_t c = 0; c < channels; ++c) store_as(to, dtype, row * width + c0 + c, from[c]);
+    store_as(to, dtype, row * width + c0, channels, from);
   };
   // Raw inputs by row of this step; rows before it come from the window. They pass through the window's type,
   // so that a row's taps do not depend on the step they came in: a ring of the newest holds them rounded.

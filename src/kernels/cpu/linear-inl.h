@@ -12,15 +12,21 @@ HWY_BEFORE_NAMESPACE();
 namespace godwit::cpu {
 namespace HWY_NAMESPACE {
 
-// A reader of weight rows: row(n) gives a cursor; at<full>(cursor, k, left) the vector of weights k, k + 1, …
+// A reader of weight rows: row(n) gives a cursor, scale(cursor, k) what holds for the block of kBlock columns
+// from k on, full and part the weights k, k + 1, … in f32.
+constexpr int64_t kOneBlock = int64_t{1} << 40;
+struct NoScale {};
+
 struct F32Rows {
   const float* data;
   int64_t in, stride;
 
   using Cursor = const float*;
+  static constexpr int64_t kBlock = kOneBlock;
+  static NoScale scale(Cursor, int64_t) { return {}; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return data + n * stride; }
-  HWY_INLINE VF full(Cursor c, int64_t k) const { return hn::LoadU(F32(), c + k); }
+  HWY_INLINE VF full(Cursor c, int64_t k, NoScale) const { return hn::LoadU(F32(), c + k); }
   HWY_INLINE VF part(Cursor c, int64_t k, int64_t left) const { return load_some(c + k, left); }
   void widen_row(int64_t n, float* out, int64_t padded) const {
     std::memcpy(out, row(n), static_cast<size_t>(in) * sizeof(float));
@@ -34,7 +40,7 @@ HWY_INLINE void widen_with(const Reader& r, int64_t n, float* out, int64_t padde
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
   const auto cursor = r.row(n);
   int64_t k = 0;
-  for (; k + lanes <= r.in; k += lanes) hn::StoreU(r.full(cursor, k), F32(), out + k);
+  for (; k + lanes <= r.in; k += lanes) hn::StoreU(r.full(cursor, k, r.scale(cursor, k)), F32(), out + k);
   for (; k < padded; k += lanes) {
     hn::StoreU(k < r.in ? r.part(cursor, k, r.in - k) : hn::Zero(F32()), F32(), out + k);
   }
@@ -45,9 +51,11 @@ struct Bf16Rows {
   int64_t in, stride;
 
   using Cursor = const bf16*;
+  static constexpr int64_t kBlock = kOneBlock;
+  static NoScale scale(Cursor, int64_t) { return {}; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return data + n * stride; }
-  HWY_INLINE VF full(Cursor c, int64_t k) const {
+  HWY_INLINE VF full(Cursor c, int64_t k, NoScale) const {
     return widen(hn::LoadU(hn::Rebind<uint16_t, F32>(), &c[k].bits));
   }
   HWY_INLINE VF part(Cursor c, int64_t k, int64_t left) const { return load_some(c + k, left); }
@@ -66,23 +74,25 @@ struct F8Rows {
     const uint8_t* code;
     const float* scale;
   };
+  static constexpr int64_t kBlock = kFp8Block;
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return {data + n * stride, scales + n / kFp8Block * scale_stride}; }
-  HWY_INLINE VF decode(hn::Vec<hn::Rebind<uint8_t, F32>> code, const float* scale, int64_t k) const {
+  static HWY_INLINE VF scale(Cursor c, int64_t k) { return hn::Set(F32(), c.scale[k / kFp8Block] * 256.0f); }
+  // In the high byte of 16 bits, then one place down and without the copied sign bit: s0eeeemmm0000000.
+  static HWY_INLINE VF decode(hn::Vec<hn::Rebind<uint8_t, F32>> code, VF block_scale) {
     const hn::Rebind<uint16_t, F32> d16;
+    const hn::Rebind<int16_t, F32> di16;
     const hn::Rebind<hwy::float16_t, F32> df16;
-    const auto wide = hn::PromoteTo(d16, code);
-    const auto bits = hn::Or(hn::ShiftLeft<7>(hn::And(wide, hn::Set(d16, 0x7f))),
-                             hn::ShiftLeft<8>(hn::And(wide, hn::Set(d16, 0x80))));
-    const VF value = hn::PromoteTo(F32(), hn::BitCast(df16, bits));
-    return hn::Mul(value, hn::Set(F32(), scale[k / kFp8Block] * 256.0f));
+    const auto high = hn::BitCast(di16, hn::ShiftLeft<8>(hn::PromoteTo(d16, code)));
+    const auto bits = hn::And(hn::BitCast(d16, hn::ShiftRight<1>(high)), hn::Set(d16, 0xbf80));
+    return hn::Mul(hn::PromoteTo(F32(), hn::BitCast(df16, bits)), block_scale);
   }
-  HWY_INLINE VF full(Cursor c, int64_t k) const {
-    return decode(hn::LoadU(hn::Rebind<uint8_t, F32>(), c.code + k), c.scale, k);
+  HWY_INLINE VF full(Cursor c, int64_t k, VF block_scale) const {
+    return decode(hn::LoadU(hn::Rebind<uint8_t, F32>(), c.code + k), block_scale);
   }
   HWY_INLINE VF part(Cursor c, int64_t k, int64_t left) const {
     const hn::Rebind<uint8_t, F32> d;
-    return decode(load_part(d, c.code + k, static_cast<size_t>(left)), c.scale, k);
+    return decode(load_part(d, c.code + k, static_cast<size_t>(left)), scale(c, k));
   }
   void widen_row(int64_t n, float* out, int64_t padded) const { widen_with(*this, n, out, padded); }
 };
@@ -103,15 +113,21 @@ HWY_INLINE void tile(const Reader& weights, const float* HWY_RESTRICT x, int64_t
     for (int r = 0; r < kRows; ++r) sum[r][c] = hn::Zero(d);
   }
   int64_t k = 0;
-  for (; k + lanes <= k_end; k += lanes) {
-    VF column[kColumns];
+  while (k + lanes <= k_end) {
+    const int64_t block_end = k_end - k < Reader::kBlock ? k_end : k + Reader::kBlock;
+    decltype(Reader::scale(w[0], 0)) scale[kColumns];
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) column[c] = weights.full(w[c], k);
+    for (int c = 0; c < kColumns; ++c) scale[c] = Reader::scale(w[c], k);
+    for (; k + lanes <= block_end; k += lanes) {
+      VF column[kColumns];
 #pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const VF row = hn::LoadU(d, x + r * x_stride + k);
+      for (int c = 0; c < kColumns; ++c) column[c] = weights.full(w[c], k, scale[c]);
 #pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) sum[r][c] = hn::MulAdd(row, column[c], sum[r][c]);
+      for (int r = 0; r < kRows; ++r) {
+        const VF row = hn::LoadU(d, x + r * x_stride + k);
+#pragma GCC unroll 8
+        for (int c = 0; c < kColumns; ++c) sum[r][c] = hn::MulAdd(row, column[c], sum[r][c]);
+      }
     }
   }
   if (k < k_end) {

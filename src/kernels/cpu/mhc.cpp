@@ -19,36 +19,50 @@ namespace godwit::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// C[kMaxStreams][kMaxStreams] of up to Lanes rows, through the Sinkhorn steps: softmax + eps, column step,
-// then (row step, column step) iterations - 1 times (trap T3).
-HWY_INLINE void sinkhorn(VF c[][kMaxStreams], int64_t n, float eps, int32_t iterations) {
+// C of up to Lanes rows through the Sinkhorn steps: softmax + eps, column step, then (row step, column step)
+// iterations - 1 times (trap T3). kStreams = n where the compiler should keep C in registers.
+template <int kStreams>
+HWY_INLINE void sinkhorn(VF* c, int64_t runtime_n, float eps, int32_t iterations) {
   const F32 d;
+  const int64_t n = kStreams > 0 ? kStreams : runtime_n;
   const VF veps = hn::Set(d, eps);
   const VF one = hn::Set(d, 1.0f);
+  VF m[kStreams > 0 ? kStreams * kStreams : kMaxStreams * kMaxStreams];
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < n * n; ++i) m[i] = c[i];
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) {
-    VF largest = c[i][0];
-    for (int64_t j = 1; j < n; ++j) largest = hn::Max(largest, c[i][j]);
+    VF largest = m[i * n];
+#pragma GCC unroll 4
+    for (int64_t j = 1; j < n; ++j) largest = hn::Max(largest, m[i * n + j]);
     VF sum = hn::Zero(d);
+#pragma GCC unroll 4
     for (int64_t j = 0; j < n; ++j) {
-      c[i][j] = exp_of(hn::Sub(c[i][j], largest));
-      sum = hn::Add(sum, c[i][j]);
+      m[i * n + j] = exp_of(hn::Sub(m[i * n + j], largest));
+      sum = hn::Add(sum, m[i * n + j]);
     }
-    for (int64_t j = 0; j < n; ++j) c[i][j] = hn::Add(hn::Div(c[i][j], sum), veps);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; ++j) m[i * n + j] = hn::Add(hn::Div(m[i * n + j], sum), veps);
   }
+  // Divides line i by its sum: columns are `along` = n apart, rows 1.
+  const auto divide = [&](int64_t first, int64_t along) HWY_ATTR {
+    VF sum = veps;
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; ++j) sum = hn::Add(sum, m[first + j * along]);
+    const VF factor = hn::Div(one, sum);
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; ++j) m[first + j * along] = hn::Mul(m[first + j * along], factor);
+  };
   for (int32_t step = 0; step < iterations; ++step) {
-    for (int64_t i = 0; step > 0 && i < n; ++i) {
-      VF sum = veps;
-      for (int64_t j = 0; j < n; ++j) sum = hn::Add(sum, c[i][j]);
-      const VF factor = hn::Div(one, sum);
-      for (int64_t j = 0; j < n; ++j) c[i][j] = hn::Mul(c[i][j], factor);
+    if (step > 0) {
+#pragma GCC unroll 4
+      for (int64_t i = 0; i < n; ++i) divide(i * n, 1);
     }
-    for (int64_t j = 0; j < n; ++j) {
-      VF sum = veps;
-      for (int64_t i = 0; i < n; ++i) sum = hn::Add(sum, c[i][j]);
-      const VF factor = hn::Div(one, sum);
-      for (int64_t i = 0; i < n; ++i) c[i][j] = hn::Mul(c[i][j], factor);
-    }
+#pragma GCC unroll 4
+    for (int64_t j = 0; j < n; ++j) divide(j, n);
   }
+#pragma GCC unroll 16
+  for (int64_t i = 0; i < n * n; ++i) c[i] = m[i];
 }
 
 // m [rows, 2n + n^2] = fn · f, not yet scaled by r. Writes mix [rows, n + n^2] and pre [rows, n].
@@ -82,12 +96,13 @@ void map_rows(const kernels::MhcCollapse& a, int64_t first, int64_t rows, const 
       scatter(hn::Add(sigmoid_of(mapped(i, scale[0])), hn::Set(d, a.hc_eps)), pre + t * n + i, n);
       scatter(hn::Mul(hn::Set(d, 2.0f), sigmoid_of(mapped(n + i, scale[1]))), mix + i, a.mix.stride);
     }
-    VF c[kMaxStreams][kMaxStreams];
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) c[i][j] = mapped(2 * n + i * n + j, scale[2]);
-    sinkhorn(c, n, a.hc_eps, a.iterations);
-    for (int64_t i = 0; i < n; ++i)
-      for (int64_t j = 0; j < n; ++j) scatter(c[i][j], mix + n + i * n + j, a.mix.stride);
+    VF c[kMaxStreams * kMaxStreams];
+    for (int64_t i = 0; i < n * n; ++i) c[i] = mapped(2 * n + i, scale[2]);
+    if (n == 4)
+      sinkhorn<4>(c, n, a.hc_eps, a.iterations);
+    else
+      sinkhorn<0>(c, n, a.hc_eps, a.iterations);
+    for (int64_t i = 0; i < n * n; ++i) scatter(c[i], mix + n + i, a.mix.stride);
   }
 }
 

@@ -10,7 +10,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/mla.cpp"
 #include "hwy/foreach_target.h"
 // clang-format off
-#include "kernels/cpu/simd-inl.h"
+#include "kernels/cpu/dots-inl.h"
 // clang-format on
 
 HWY_BEFORE_NAMESPACE();
@@ -23,33 +23,15 @@ namespace {
 template <int kHeads, class T>
 HWY_INLINE void score_tokens(const float* q, const T* const* tokens, int64_t count, int64_t width,
                              float scale, float* scores, int64_t stride) {
-  const F32 d;
   const hn::FixedTag<float, 4> d4;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t j = 0; j < count; j += 4) {
     const T* token[4];
     for (int64_t i = 0; i < 4; ++i) token[i] = tokens[j + i < count ? j + i : count - 1];
-    VF sum[kHeads][4];
-#pragma GCC unroll 4
-    for (int h = 0; h < kHeads; ++h)
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) sum[h][i] = hn::Zero(d);
-    for (int64_t c = 0; c < width; c += lanes) {
-      VF x[4];
-#pragma GCC unroll 4
-      for (int i = 0; i < 4; ++i) x[i] = load_some(token[i] + c, width - c);
-#pragma GCC unroll 4
-      for (int h = 0; h < kHeads; ++h) {
-        const VF q_h = load_some(q + h * width + c, width - c);
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) sum[h][i] = hn::MulAdd(q_h, x[i], sum[h][i]);
-      }
-    }
+    V4 dots[kHeads];
+    dot_tile<kHeads>(q, token, width, dots);
     // The buffer is rounded up to whole fours.
-#pragma GCC unroll 4
     for (int h = 0; h < kHeads; ++h)
-      hn::StoreU(hn::Mul(sum_lanes4(sum[h][0], sum[h][1], sum[h][2], sum[h][3]), hn::Set(d4, scale)), d4,
-                 scores + h * stride + j);
+      hn::StoreU(hn::Mul(dots[h], hn::Set(d4, scale)), d4, scores + h * stride + j);
   }
 }
 
