@@ -1,8 +1,10 @@
 // Any bytes as text: encoding gives back the text (with malformed UTF-8 replaced), and any bytes as ids:
 // streaming equals decoding at once.
 #include <cstdlib>
-#include <cstring>
+#include <string>
 
+#include "base/json.h"
+#include "tokenizer/byte_level.h"
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/utf8.h"
 
@@ -12,23 +14,20 @@ using namespace godwit::tokenizer;
 
 // A byte-level vocabulary of single bytes, a few merges and added tokens that overlap.
 std::string sample() {
-  std::string vocab;
+  std::string pattern, vocab;
+  godwit::append_json_string(pattern, kGlmPattern);
   for (int byte = 0; byte < 256; ++byte) {
-    std::string token;
-    // The JSON writer of the tests is not linked here; \u escapes need none.
-    bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
-    static int moved = 0x100;
-    char escaped[8];
-    std::snprintf(escaped, sizeof escaped, "\\u%04x", printable ? byte : moved++);
-    vocab += std::string("\"") + escaped + "\":" + std::to_string(byte) + ",";
+    char c = static_cast<char>(byte);
+    godwit::append_json_string(vocab, encode_byte_level({&c, 1}));
+    vocab += ":" + std::to_string(byte) + ",";
   }
-  vocab += R"("ab":256,"aba":257,"==":258)";
   return R"({"added_tokens":[{"id":259,"content":"<a>","special":true},{"id":260,"content":"<a><b>"},)"
          R"({"id":261,"content":"b><"}],"pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"Split",)"
-         R"("pattern":{"Regex":"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|)"
-         R"( ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},"behavior":"Isolated"},)"
-         R"({"type":"ByteLevel","use_regex":false}]},"decoder":{"type":"ByteLevel"},"model":{"type":"BPE","vocab":{)" +
-         vocab + R"(},"merges":["a b","ab a","= ="]}})";
+         R"("pattern":{"Regex":)" +
+         pattern +
+         R"(},"behavior":"Isolated"},{"type":"ByteLevel","use_regex":false}]},"decoder":{"type":"ByteLevel"},)"
+         R"("model":{"type":"BPE","vocab":{)" +
+         vocab + R"("ab":256,"aba":257,"==":258},"merges":["a b","ab a","= ="]}})";
 }
 
 }  // namespace
