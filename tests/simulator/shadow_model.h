@@ -1,0 +1,123 @@
+// ShadowModel: stands in for the ranks under the real schedule and cache. It keeps what a model would keep
+// (tokens in pages, a running state in slots) as hashes, refuses any step a real model could not run, and
+// draws the next token from what it FOUND in pages and slot. A page freed too early, a state not restored, a
+// row run twice: each gives another token than the request alone would.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "cache/cache.h"
+#include "schedule/step_plan.h"
+
+namespace godwit::simulator {
+
+constexpr int32_t kVocabulary = 1000;
+
+class ShadowModel {
+ public:
+  ShadowModel(int32_t pages, int32_t slots, int32_t snapshots)
+      : pages_(static_cast<size_t>(pages) * cache::kPageTokens, -1),
+        slots_(static_cast<size_t>(slots)),
+        snapshots_(static_cast<size_t>(snapshots)) {}
+
+  void run(const schedule::StepPlan& plan, std::vector<sample::Sampled>& drawn) {
+    for (const auto& c : plan.restores) {
+      slots_[static_cast<size_t>(c.slot)] = snapshots_.at(static_cast<size_t>(c.snapshot));
+      require(slots_[static_cast<size_t>(c.slot)].tokens == c.position,
+              "a restored state covers other tokens");
+    }
+    drawn.clear();
+    int32_t row = 0;
+    bool prefill_seen = false;
+    std::vector<bool> slot_used(slots_.size(), false);
+    for (size_t i = 0; i < plan.sequences.size(); ++i) {
+      const schedule::PlanSequence& p = plan.sequences[i];
+      const bool decode = kernels::is_decode_family(p.rows.kind);
+      require(decode == (static_cast<int32_t>(i) < plan.decode_sequences), "families out of order");
+      prefill_seen |= !decode;
+      require(!(decode && prefill_seen), "a decode row after a prefill row");
+      require(p.rows.row == row && p.rows.rows >= 1, "rows are not consecutive");
+      require(p.rows.slot >= 1 && p.rows.slot < static_cast<int32_t>(slots_.size()), "slot out of range");
+      require(!slot_used[static_cast<size_t>(p.rows.slot)], "a slot twice in a step");
+      slot_used[static_cast<size_t>(p.rows.slot)] = true;
+      if (!decode) require(p.rows.first % cache::kPageTokens == 0, "a prefill slice starts off the grid");
+      run_rows(plan, p, drawn);
+      row += p.rows.rows;
+    }
+    require(row == plan.rows(), "rows that belong to nobody");
+    require(drawn.size() == plan.samples.size(), "draws and samples differ");
+    for (const auto& c : plan.saves) {
+      const State& s = slots_[static_cast<size_t>(c.slot)];
+      require(s.tokens == c.position && c.position % cache::kPageTokens == 0,
+              "a snapshot of another position");
+      snapshots_.at(static_cast<size_t>(c.snapshot)) = s;
+    }
+  }
+
+  // The next token of a request that runs alone.
+  static int32_t next(const std::vector<int32_t>& tokens, uint64_t seed) {
+    State s;
+    uint64_t pages = 0;
+    for (int32_t id : tokens) {
+      s.hash = advance(s.hash, id);
+      pages = advance(pages, id);
+    }
+    return draw(s.hash, pages, seed, static_cast<int64_t>(tokens.size()));
+  }
+
+ private:
+  struct State {
+    int64_t tokens = 0;
+    uint64_t hash = 0;
+  };
+
+  static void require(bool holds, const char* what) {
+    if (!holds) throw std::runtime_error(what);
+  }
+  static uint64_t advance(uint64_t hash, int32_t id) { return mix64(hash ^ static_cast<uint32_t>(id)) + 1; }
+  static int32_t draw(uint64_t state, uint64_t pages, uint64_t seed, int64_t position) {
+    return static_cast<int32_t>(mix64(state ^ mix64(pages ^ mix64(seed + static_cast<uint64_t>(position)))) %
+                                kVocabulary);
+  }
+
+  void run_rows(const schedule::StepPlan& plan, const schedule::PlanSequence& p,
+                std::vector<sample::Sampled>& drawn) {
+    State& s = slots_[static_cast<size_t>(p.rows.slot)];
+    if (p.rows.first == 0) s = State{};
+    require(s.tokens == p.rows.first, "the slot's state covers other tokens than the rows continue");
+    require(p.pages == cache::pages_for(p.rows.first + p.rows.rows), "the page table has another length");
+    const int32_t* table = plan.pages.data() + p.rows.page_offset;
+    for (int32_t r = 0; r < p.rows.rows; ++r) {
+      const int64_t position = p.rows.first + r;
+      const int32_t id = plan.ids[static_cast<size_t>(p.rows.row + r)];
+      const int32_t page = table[position / cache::kPageTokens];
+      require(page >= 1 && static_cast<size_t>(page) * cache::kPageTokens < pages_.size(),
+              "page out of range");
+      pages_[static_cast<size_t>(page * cache::kPageTokens + position % cache::kPageTokens)] = id;
+      s.hash = advance(s.hash, id);
+      ++s.tokens;
+    }
+    if (p.sampled_rows == 0) return;
+    uint64_t found = 0;  // attention reads what the pages hold, all of it
+    for (int64_t position = 0; position < s.tokens; ++position) {
+      const int32_t page = table[position / cache::kPageTokens];
+      found = advance(found,
+                      pages_[static_cast<size_t>(page * cache::kPageTokens + position % cache::kPageTokens)]);
+    }
+    const sample::SamplingRow& row = plan.samples[drawn.size()];
+    require(row.slot == p.rows.slot && row.position == s.tokens, "a draw at another position");
+    sample::Sampled out;
+    out.id = draw(s.hash, found, row.seed, row.position);
+    drawn.push_back(out);
+  }
+
+  std::vector<int32_t> pages_;  // [pages, 64] ids
+  std::vector<State> slots_;
+  std::vector<State> snapshots_;
+};
+
+}  // namespace godwit::simulator
