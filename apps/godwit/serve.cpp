@@ -39,8 +39,8 @@ void show_progress(double fraction, std::string_view what) {
   if (!terminal) return;
   constexpr int kWidth = 30;
   const int filled = static_cast<int>(std::lround(fraction * kWidth));
-  fmt::print(stderr, "\r\x1b[2K[{:<{}}] {:3.0f} % {}{}", std::string(static_cast<size_t>(filled), '='), kWidth,
-             fraction * 100, what, fraction >= 1 ? "\n" : "");
+  fmt::print(stderr, "\r\x1b[2K[{:<{}}] {:3.0f} % {}{}", std::string(static_cast<size_t>(filled), '='),
+             kWidth, fraction * 100, what, fraction >= 1 ? "\n" : "");
 }
 
 Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& config, server::Server& server) {
@@ -76,7 +76,8 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   options.max_waiting = config.max_waiting;
   options.progress = [&](double fraction, std::string_view what) { report(0.1 + 0.9 * fraction, what); };
   std::vector<bool> has_token(static_cast<size_t>(model->tokenizer->size()));
-  for (size_t id = 0; id < has_token.size(); ++id) has_token[id] = model->tokenizer->has(static_cast<int32_t>(id));
+  for (size_t id = 0; id < has_token.size(); ++id)
+    has_token[id] = model->tokenizer->has(static_cast<int32_t>(id));
   GODWIT_ASSIGN(model->service, engine::Engine::start(options, has_token));
   return model;
 }
@@ -85,7 +86,7 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
 void say_what_is_effective(const ServeConfig& config, const server::ServingModel& model, uint16_t port) {
   const engine::Info& e = model.service->info();
   const auto chosen = [](int64_t asked, int64_t got) {
-    return asked == 0 ? fmt::format("{} (default)", got)
+    return asked == 0     ? fmt::format("{} (default)", got)
            : asked == got ? fmt::format("{}", got)
                           : fmt::format("{} (asked for {})", got, asked);
   };
@@ -97,18 +98,20 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
            chosen(config.max_sequences, e.max_sequences), e.max_waiting);
   log_info("prefill   {} tokens a step", chosen(config.prefill_tokens, e.prefill_tokens));
   log_info("memory    weights {:.1f} MiB, cache {:.1f} MiB ({} pages of 64 tokens, {}), workspace {:.1f} MiB",
-           static_cast<double>(e.weight_bytes) / kMiB, static_cast<double>(e.cache_bytes) / kMiB, e.pages, e.kv_dtype,
-           static_cast<double>(e.workspace_bytes) / kMiB);
-  log_info("sampling  temperature {}, top_p {} unless a request says otherwise; at most {} tokens unless asked for",
-           model.defaults.temperature, model.defaults.top_p, model.default_max_tokens);
-  const std::string url = fmt::format("http://{}:{}", config.host.find(':') == config.host.npos
-                                                          ? config.host
-                                                          : "[" + config.host + "]",
-                                      port);
+           static_cast<double>(e.weight_bytes) / kMiB, static_cast<double>(e.cache_bytes) / kMiB, e.pages,
+           e.kv_dtype, static_cast<double>(e.workspace_bytes) / kMiB);
+  log_info(
+      "sampling  temperature {}, top_p {} unless a request says otherwise; at most {} tokens unless asked "
+      "for",
+      model.defaults.temperature, model.defaults.top_p, model.default_max_tokens);
+  const std::string url =
+      fmt::format("http://{}:{}",
+                  config.host.find(':') == config.host.npos ? config.host : "[" + config.host + "]", port);
   log_info("ready     {}/v1  (chat page: {}/)", url, url);
-  log_info("try       curl -sN {}/v1/chat/completions -H 'Content-Type: application/json' "
-           "-d '{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'",
-           url);
+  log_info(
+      "try       curl -sN {}/v1/chat/completions -H 'Content-Type: application/json' "
+      "-d '{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'",
+      url);
 }
 
 int serve(ServeConfig config) {
@@ -160,7 +163,8 @@ int serve(ServeConfig config) {
       return report_failure(*failure);
     }
   }
-  if (!server.context().model()) std::_Exit(0);  // loading cannot be interrupted, and nothing is owed to anybody
+  if (!server.context().model())
+    std::_Exit(0);  // loading cannot be interrupted, and nothing is owed to anybody
   loader.join();
   log_info("signal {}: no new requests; running ones have {} s to end", received, config.drain_timeout_s);
   std::thread([signals] {

@@ -48,12 +48,14 @@ struct Metrics::Impl {
                                                           .Name("godwit_finished_total")
                                                           .Help("Ended generations by finish reason")
                                                           .Register(registry);
-  prometheus::Counter& aborts = counter("godwit_aborts_total", "Clients that left before their answer was complete");
+  prometheus::Counter& aborts =
+      counter("godwit_aborts_total", "Clients that left before their answer was complete");
   prometheus::Counter& rollbacks =
       counter("godwit_tool_call_rollbacks_total", "Tool calls with an unknown name, given back as text");
   prometheus::Counter& reasoning = counter("godwit_reasoning_tokens_total", "Sampled tokens inside thinking");
   prometheus::Counter& prompt = counter("godwit_prompt_tokens_total", "Prompt tokens of admitted requests");
-  prometheus::Counter& cached = counter("godwit_cached_tokens_total", "Prompt tokens taken from the prefix cache");
+  prometheus::Counter& cached =
+      counter("godwit_cached_tokens_total", "Prompt tokens taken from the prefix cache");
   prometheus::Counter& generated = counter("godwit_generated_tokens_total", "Sampled tokens");
   prometheus::Counter& steps = counter("godwit_engine_steps_total", "Engine steps");
   prometheus::Gauge& ready = gauge("godwit_ready", "1 when a request would be accepted");
@@ -68,7 +70,8 @@ struct Metrics::Impl {
       histogram("godwit_time_to_first_token_seconds", "Request received to first token", kLatency);
   prometheus::Histogram& inter_token =
       histogram("godwit_inter_token_seconds", "Time between deliveries, per token delivered", kInterToken);
-  prometheus::Histogram& total = histogram("godwit_request_seconds", "Request received to last token", kLatency);
+  prometheus::Histogram& total =
+      histogram("godwit_request_seconds", "Request received to last token", kLatency);
   prometheus::Histogram& queue = histogram("godwit_queue_seconds", "Submitted to first scheduled", kLatency);
   prometheus::Histogram& prompt_length =
       histogram("godwit_request_prompt_tokens", "Prompt tokens of a request", kTokens);
@@ -85,9 +88,15 @@ void Metrics::count_response(std::string_view route, int status) {
 void Metrics::count_finish(std::string_view reason) {
   impl_->finishes.Add({{"reason", std::string(reason)}}).Increment();
 }
-void Metrics::count_abort() { impl_->aborts.Increment(); }
-void Metrics::count_rollback() { impl_->rollbacks.Increment(); }
-void Metrics::observe_inter_token(double seconds) { impl_->inter_token.Observe(seconds); }
+void Metrics::count_abort() {
+  impl_->aborts.Increment();
+}
+void Metrics::count_rollback() {
+  impl_->rollbacks.Increment();
+}
+void Metrics::observe_inter_token(double seconds) {
+  impl_->inter_token.Observe(seconds);
+}
 
 void Metrics::observe_request(const RequestSample& s) {
   if (s.queue_seconds >= 0) impl_->queue.Observe(s.queue_seconds);

@@ -1,5 +1,5 @@
-// The one registry of the process, and the only names it exports (api spec §4.9). Labels hold routes, codes and
-// reasons, never anything a client wrote (pains O4).
+// The one registry of the process, and the only names it exports (api spec §4.9). Labels hold routes, codes
+// and reasons, never anything a client wrote (pains O4).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace godwit::metrics {
 
-// The engine's own counts at the moment of a scrape: gauges and totals come from its ledger, from nowhere else
-// (pains O1).
+// The engine's own counts at the moment of a scrape: gauges and totals come from its ledger, from nowhere
+// else (pains O1).
 struct EngineSnapshot {
   bool ready = false;
   int64_t running = 0;

@@ -123,7 +123,8 @@ void ChatOutput::append_logprobs(std::string& out) {
 }
 
 void ChatOutput::end(engine::FinishReason reason, int32_t stop_id, std::string* out) {
-  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id)) stop_id_ = stop_id;
+  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id))
+    stop_id_ = stop_id;
   front_.end(reason == engine::FinishReason::length ? chat::EndReason::length : chat::EndReason::stop);
   used_ = front_.completion_tokens();
   settle(out);
@@ -135,7 +136,9 @@ void ChatOutput::end(engine::FinishReason reason, int32_t stop_id, std::string* 
   close_chunk(*out);
 }
 
-std::string_view ChatOutput::finish() const { return chat::name_of(front_.parser().finish().reason); }
+std::string_view ChatOutput::finish() const {
+  return chat::name_of(front_.parser().finish().reason);
+}
 
 void ChatOutput::append_finish(std::string& out) const {
   out += ",";

@@ -1,4 +1,5 @@
-// A choice of /v1/chat/completions: ids through the one output parser to deltas or a message (api spec §3.6, §3.7).
+// A choice of /v1/chat/completions: ids through the one output parser to deltas or a message (api spec §3.6,
+// §3.7).
 #pragma once
 
 #include <memory>
@@ -49,8 +50,8 @@ class ChatOutput final : public ChoiceOutput {
   ChatOutputOptions options_;
   const ChunkFrame& frame_;
   chat::IdFrontEnd front_;
-  chat::Message message_;  // not streaming
-  std::string content_logprobs_;    // entries that no chunk has carried yet
+  chat::Message message_;         // not streaming
+  std::string content_logprobs_;  // entries that no chunk has carried yet
   std::string reasoning_logprobs_;
   int32_t stop_id_ = -1;
 };

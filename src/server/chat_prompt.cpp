@@ -11,9 +11,12 @@ namespace {
 
 const char* name_of(chat::MediaPart::Kind kind) {
   switch (kind) {
-    case chat::MediaPart::Kind::image: return "an image";
-    case chat::MediaPart::Kind::video: return "a video";
-    case chat::MediaPart::Kind::audio: return "audio";
+    case chat::MediaPart::Kind::image:
+      return "an image";
+    case chat::MediaPart::Kind::video:
+      return "a video";
+    case chat::MediaPart::Kind::audio:
+      return "audio";
   }
   return "media";
 }
@@ -21,7 +24,8 @@ const char* name_of(chat::MediaPart::Kind kind) {
 // `functions`, the form before `tools`, as tools.
 Json tools_of_functions(const JsonArray& functions) {
   JsonArray tools;
-  for (const Json& function : functions) tools.push_back(Json::object({{"type", "function"}, {"function", function}}));
+  for (const Json& function : functions)
+    tools.push_back(Json::object({{"type", "function"}, {"function", function}}));
   return tools;
 }
 
@@ -33,7 +37,8 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
   const JsonArray* functions = fields.array("functions", 10'000);
   if (fields.error()) return *fields.error();
   if (!messages) return make_error(ErrorCode::invalid_request, "messages", "messages is required");
-  if (messages->empty()) return make_error(ErrorCode::invalid_request, "messages", "messages must not be empty");
+  if (messages->empty())
+    return make_error(ErrorCode::invalid_request, "messages", "messages must not be empty");
   const Json from_functions = functions ? tools_of_functions(*functions) : Json();
   const Json* tools = functions && !fields.has("tools") ? &from_functions : fields.any("tools");
 
@@ -60,7 +65,8 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
                                                     rendered.literal_ranges()));
   if (thinking.off) chat::close_thinking(prompt.ids, model.control_ids);
   if (prompt.ids.empty()) {
-    return make_error(ErrorCode::invalid_request, "messages", "the chat template renders these messages to nothing");
+    return make_error(ErrorCode::invalid_request, "messages",
+                      "the chat template renders these messages to nothing");
   }
   return prompt;
 }

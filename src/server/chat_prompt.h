@@ -17,9 +17,9 @@ struct ChatPrompt {
   bool include_reasoning = true;
 };
 
-// Reads messages, tools (or the older functions) and every switch of thinking. What a message says is encoded as
-// literal text, so that nobody writes control tokens into a prompt (design §12). Errors: invalid_request with the
-// field's path; media parts are refused by name.
+// Reads messages, tools (or the older functions) and every switch of thinking. What a message says is encoded
+// as literal text, so that nobody writes control tokens into a prompt (design §12). Errors: invalid_request
+// with the field's path; media parts are refused by name.
 Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body);
 
 }  // namespace godwit::server

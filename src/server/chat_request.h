@@ -1,5 +1,5 @@
-// POST /v1/chat/completions: body ▶ plan (api spec §4.5): normalise, settle thinking, render, tokenise, fit. Runs on a
-// text worker.
+// POST /v1/chat/completions: body ▶ plan (api spec §4.5): normalise, settle thinking, render, tokenise, fit.
+// Runs on a text worker.
 #pragma once
 
 #include <memory>

@@ -19,11 +19,11 @@ struct Usage {
 };
 void append_usage(std::string& out, const Usage& usage);  // the JSON object
 
-// Text that every event of one request has in common, built once: "data: {…,"choices":[{"index":" and what follows
-// the choice. Chunks are written as prefix, index, the choice's own members, suffix.
+// Text that every event of one request has in common, built once: "data: {…,"choices":[{"index":" and what
+// follows the choice. Chunks are written as prefix, index, the choice's own members, suffix.
 struct ChunkFrame {
   std::string prefix;
-  std::string suffix;      // "}]}\n\n", or with "usage":null
+  std::string suffix;       // "}]}\n\n", or with "usage":null
   bool continuous = false;  // usage so far on every chunk, in place of null
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;
@@ -39,8 +39,8 @@ class ChoiceOutput {
 
   // Streaming: events go to `out`. Not streaming: `out` is null and pieces are kept.
   virtual void begin(std::string* out) = 0;
-  // Returns how many of the ids were used; fewer than all when the output ended by itself (stop string, the only
-  // call allowed is complete): the rest does not exist for the client.
+  // Returns how many of the ids were used; fewer than all when the output ended by itself (stop string, the
+  // only call allowed is complete): the rest does not exist for the client.
   virtual size_t push(std::span<const engine::Token> tokens, std::span<const engine::TopLogprobs> top,
                       std::string* out) = 0;
   virtual bool stopped() const = 0;

@@ -13,7 +13,8 @@ bool contains(const std::vector<int32_t>& ids, int32_t id) {
 }
 
 size_t count_code_points(std::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
 }  // namespace
@@ -81,7 +82,8 @@ void CompletionOutput::settle(std::string* out) {
 }
 
 void CompletionOutput::end(engine::FinishReason reason, int32_t stop_id, std::string* out) {
-  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id)) stop_id_ = stop_id;
+  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id))
+    stop_id_ = stop_id;
   if (!stopped()) {
     stop_.push(detokenizer_.flush(), piece_);
     stop_.flush(piece_);

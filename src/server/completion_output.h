@@ -14,13 +14,13 @@ namespace godwit::server {
 struct CompletionOutputOptions {
   int index = 0;
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
-  std::vector<int32_t> stop_ids;          // ids that end the choice and give no text: the model's and the request's
+  std::vector<int32_t> stop_ids;  // ids that end the choice and give no text: the model's and the request's
   std::vector<int32_t> request_stop_ids;
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;
   bool logprobs = false;
-  std::string echo;                       // comes first
+  std::string echo;  // comes first
 };
 
 class CompletionOutput final : public ChoiceOutput {

@@ -53,7 +53,8 @@ Result<std::vector<Prompt>> read_prompts(const ServingModel& model, const Fields
   }
   if (!prompt->is_array() || prompt->as_array().empty()) {
     return make_error(ErrorCode::invalid_request, "prompt",
-                      "prompt must be a string, or a list of strings, token ids or lists of token ids, and not empty; got {}",
+                      "prompt must be a string, or a list of strings, token ids or lists of token ids, and "
+                      "not empty; got {}",
                       describe(*prompt));
   }
   const JsonArray& items = prompt->as_array();
@@ -75,8 +76,8 @@ Result<std::vector<Prompt>> read_prompts(const ServingModel& model, const Fields
       GODWIT_ASSIGN(auto one, prompt_of_ids(model, items[i].as_array(), path));
       prompts.push_back(std::move(one));
     } else {
-      return make_error(ErrorCode::invalid_request, path, "{} must be a string or a list of token ids, got {}", path,
-                        describe(items[i]));
+      return make_error(ErrorCode::invalid_request, path,
+                        "{} must be a string or a list of token ids, got {}", path, describe(items[i]));
     }
   }
   return prompts;
@@ -84,7 +85,8 @@ Result<std::vector<Prompt>> read_prompts(const ServingModel& model, const Fields
 
 }  // namespace
 
-Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& model, const HttpRequest& request,
+Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& model,
+                                                           const HttpRequest& request,
                                                            std::string_view build) {
   GODWIT_ASSIGN(const Json body, parse_body(request.body));
   Fields fields(body, "");
@@ -92,7 +94,8 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
   const bool echo = fields.boolean("echo").value_or(false);
   const auto logprobs = fields.integer("logprobs", 0, sample::kMaxTopLogprobs);
   const int64_t best_of = fields.integer("best_of", 1, kMaxChoices).value_or(common.n);
-  if (best_of != common.n) fields.refuse("best_of", fmt::format("must equal n ({}), got {}", common.n, best_of));
+  if (best_of != common.n)
+    fields.refuse("best_of", fmt::format("must equal n ({}), got {}", common.n, best_of));
   if (fields.has("suffix")) fields.refuse("suffix", "is not supported");
   if (echo && logprobs) fields.refuse("echo", "together with logprobs is not supported yet");
   refuse_unsupported(fields);

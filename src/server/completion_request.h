@@ -8,7 +8,8 @@
 
 namespace godwit::server {
 
-Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& model, const HttpRequest& request,
+Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& model,
+                                                           const HttpRequest& request,
                                                            std::string_view build);
 
 }  // namespace godwit::server

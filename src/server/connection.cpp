@@ -30,7 +30,9 @@ constexpr size_t kKeptCapacity = 256 * 1024;  // a buffer that once grew beyond 
 constexpr int64_t kLingerMs = 2'000;
 constexpr size_t kLingerBytes = 16u << 20;
 
-int64_t now_ns() { return SteadyClock().now_ns(); }
+int64_t now_ns() {
+  return SteadyClock().now_ns();
+}
 
 void append_date(std::string& out) {
   thread_local std::time_t at = 0;
@@ -227,8 +229,8 @@ void Connection::refuse(const Error& error) {
   respond(std::move(response));
 }
 
-// The client will send nothing more. It may still be reading (a half-closed socket) or have gone; only a write
-// tells: to a closed socket it provokes a reset.
+// The client will send nothing more. It may still be reading (a half-closed socket) or have gone; only a
+// write tells: to a closed socket it provokes a reset.
 void Connection::on_client_eof() {
   close_after_ = true;
   if (answered_) return;
@@ -253,17 +255,20 @@ void Connection::append_head(const HttpResponse& response, bool streamed) {
   fmt::format_to(std::back_inserter(raw_), "HTTP/1.1 {} {}\r\nDate: ", response.status,
                  reason_phrase(response.status));
   append_date(raw_);
-  fmt::format_to(std::back_inserter(raw_), "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n",
+  fmt::format_to(std::back_inserter(raw_),
+                 "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n",
                  request_id_.empty() ? "-" : request_id_, ms);
   for (const auto& [name, value] : response.headers) {
     fmt::format_to(std::back_inserter(raw_), "{}: {}\r\n", name, value);
   }
   if (streamed) {
-    raw_ += "Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
+    raw_ +=
+        "Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nX-Accel-Buffering: "
+        "no\r\n";
     if (!http_1_0_) raw_ += "Transfer-Encoding: chunked\r\n";
   } else if (response.status != 204) {
-    fmt::format_to(std::back_inserter(raw_), "Content-Type: {}\r\nContent-Length: {}\r\n", response.content_type,
-                   response.body.size());
+    fmt::format_to(std::back_inserter(raw_), "Content-Type: {}\r\nContent-Length: {}\r\n",
+                   response.content_type, response.body.size());
   }
   if (close_after_) {
     raw_ += "Connection: close\r\n";
@@ -355,8 +360,8 @@ void Connection::finish_exchange() {
   request_id_.clear();
   if (close_after_ || host_->closing.load()) {
     state_ = State::lingering;
-    // Bytes that still arrive are read and dropped for a moment: closing over them would reset the connection and
-    // could take the answer away from the client.
+    // Bytes that still arrive are read and dropped for a moment: closing over them would reset the connection
+    // and could take the answer away from the client.
     if (peer_eof_) return close();
     error_code ignored;
     socket_.shutdown(asio::ip::tcp::socket::shutdown_send, ignored);

@@ -1,8 +1,8 @@
 // One client connection: reads requests one after the other, hands each to the handler, writes the answer.
 //
 // One read is outstanding at all times, also while a request is answered: that is how a client that leaves is
-// noticed in the queue, in the prefill and while decoding, streaming or not (api spec §4.12). A client that only
-// shut down its sending side is told apart by writing something harmless to it.
+// noticed in the queue, in the prefill and while decoding, streaming or not (api spec §4.12). A client that
+// only shut down its sending side is told apart by writing something harmless to it.
 #pragma once
 
 #include <atomic>
@@ -22,9 +22,9 @@ struct ConnectionHost {
   Handler handler;
   // Called for requests that never reach the handler (too large, not HTTP, timed out): the one error body.
   std::function<HttpResponse(const Error&)> error_response;
-  std::atomic<bool> closing{false};        // no more keep-alive
-  std::atomic<int64_t> connections{0};     // open ones
-  std::atomic<int64_t> exchanges{0};       // requests whose answer is not yet sent whole
+  std::atomic<bool> closing{false};     // no more keep-alive
+  std::atomic<int64_t> connections{0};  // open ones
+  std::atomic<int64_t> exchanges{0};    // requests whose answer is not yet sent whole
 };
 
 // Starts serving `socket`; the connection owns itself until it ends. `context` must be run by one thread: the

@@ -7,16 +7,21 @@ Result<void> ServerContext::accepting() const {
   const auto loaded = model();
   if (!loaded) {
     const LoadProgress p = progress();
-    if (!p.failed.empty()) return make_error(ErrorCode::unavailable, "", "the model could not be loaded: {}", p.failed);
+    if (!p.failed.empty())
+      return make_error(ErrorCode::unavailable, "", "the model could not be loaded: {}", p.failed);
     return make_error(ErrorCode::unavailable, "", "the model is still loading ({}, {:.0f} %)", p.phase,
                       p.fraction * 100);
   }
   const engine::Status status = loaded->service->status();
   switch (status.health) {
-    case engine::Health::ready: return {};
-    case engine::Health::loading: return make_error(ErrorCode::unavailable, "", "the engine is still starting");
-    case engine::Health::draining: return make_error(ErrorCode::unavailable, "", "the engine is shutting down");
-    case engine::Health::dead: break;
+    case engine::Health::ready:
+      return {};
+    case engine::Health::loading:
+      return make_error(ErrorCode::unavailable, "", "the engine is still starting");
+    case engine::Health::draining:
+      return make_error(ErrorCode::unavailable, "", "the engine is shutting down");
+    case engine::Health::dead:
+      break;
   }
   return make_error(ErrorCode::unavailable, "", "the engine has failed: {}", status.dead_reason);
 }

@@ -24,7 +24,7 @@ struct ServerContext {
   ServerContext(int text_threads, size_t text_waiting) : workers(text_threads, text_waiting) {}
 
   std::string build;
-  std::string settings = "{}";  // JSON object for /server_info: effective values (pains O2)
+  std::string settings = "{}";        // JSON object for /server_info: effective values (pains O2)
   int64_t stall_ns = 60'000'000'000;  // /health fails when work is pending and no step finished for so long
   metrics::Metrics metrics;
   std::function<int64_t()> connections = [] { return int64_t{0}; };

@@ -19,7 +19,8 @@ std::optional<Error> find_non_finite(std::string_view body) {
       const size_t open = body.rfind('"', close - 1);
       if (open == body.npos || close - open > kShownBytes) continue;
       const std::string field(body.substr(open + 1, close - open - 1));
-      return make_error(ErrorCode::invalid_request, field, "{} must be a finite number, got {}", field, literal);
+      return make_error(ErrorCode::invalid_request, field, "{} must be a finite number, got {}", field,
+                        literal);
     }
   }
   return std::nullopt;
@@ -29,10 +30,14 @@ std::optional<Error> find_non_finite(std::string_view body) {
 
 std::string describe(const Json& value) {
   switch (value.kind()) {
-    case Json::Kind::null: return "null";
-    case Json::Kind::boolean: return value.as_bool() ? "true" : "false";
-    case Json::Kind::array: return fmt::format("an array of {} items", value.as_array().size());
-    case Json::Kind::object: return "an object";
+    case Json::Kind::null:
+      return "null";
+    case Json::Kind::boolean:
+      return value.as_bool() ? "true" : "false";
+    case Json::Kind::array:
+      return fmt::format("an array of {} items", value.as_array().size());
+    case Json::Kind::object:
+      return "an object";
     case Json::Kind::string: {
       const std::string& text = value.as_string();
       if (text.size() > kShownBytes) return fmt::format("a string of {} bytes", text.size());
@@ -62,7 +67,9 @@ const Json* Fields::any(std::string_view key) const {
   return value && !value->is_null() ? value : nullptr;
 }
 
-bool Fields::has(std::string_view key) const { return any(key) != nullptr; }
+bool Fields::has(std::string_view key) const {
+  return any(key) != nullptr;
+}
 
 std::optional<double> Fields::number(std::string_view key, Range range) {
   const Json* value = any(key);
@@ -74,8 +81,9 @@ std::optional<double> Fields::number(std::string_view key, Range range) {
   const double v = value->as_double();
   const bool fits = std::isfinite(v) && (range.low_open ? v > range.low : v >= range.low) && v <= range.high;
   if (!fits) {
-    refuse(key, fmt::format("must be {} {} and at most {}, got {}", range.low_open ? "greater than" : "at least",
-                            range.low, range.high, describe(*value)));
+    refuse(key,
+           fmt::format("must be {} {} and at most {}, got {}", range.low_open ? "greater than" : "at least",
+                       range.low, range.high, describe(*value)));
     return std::nullopt;
   }
   return v;

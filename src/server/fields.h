@@ -17,8 +17,8 @@ struct Range {
   bool low_open = false;  // low itself is refused
 };
 
-// The getters give nothing for members that are missing or null, and for those that are refused; the first refusal is
-// kept and every later one ignored, so a caller reads all fields and looks at error() once.
+// The getters give nothing for members that are missing or null, and for those that are refused; the first
+// refusal is kept and every later one ignored, so a caller reads all fields and looks at error() once.
 class Fields {
  public:
   // `path` is the prefix of messages: "" for the body, "stream_options" for that object.
@@ -47,8 +47,8 @@ class Fields {
 // "a string", "the number 3", …: how messages speak of a value; long ones are cut.
 std::string describe(const Json& value);
 
-// A request body ▶ object. Errors: invalid_request with the byte offset; a bare NaN or Infinity is named with its
-// member.
+// A request body ▶ object. Errors: invalid_request with the byte offset; a bare NaN or Infinity is named with
+// its member.
 Result<Json> parse_body(std::string_view body);
 
 }  // namespace godwit::server

@@ -14,8 +14,12 @@ namespace {
 
 constexpr int kClientGone = 499;  // the usual stand-in where no status could be sent
 
-int64_t now_ns() { return SteadyClock().now_ns(); }
-double seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+int64_t now_ns() {
+  return SteadyClock().now_ns();
+}
+double seconds(int64_t ns) {
+  return static_cast<double>(ns) * 1e-9;
+}
 
 class Generation final : public Exchange, public std::enable_shared_from_this<Generation> {
  public:
@@ -108,7 +112,8 @@ void Generation::deliver(size_t index) {
   ChoiceOutput& output = *plan_->outputs[index];
   choice.sink->take(batch_);
   if (batch_.start) {
-    if (index % static_cast<size_t>(plan_->choices_per_prompt) == 0) plan_->frame.cached_tokens += batch_.start->cached_tokens;
+    if (index % static_cast<size_t>(plan_->choices_per_prompt) == 0)
+      plan_->frame.cached_tokens += batch_.start->cached_tokens;
     queued_ns_ = std::max(queued_ns_, batch_.start->queued_ns);
   }
   if (!batch_.tokens.empty()) {
@@ -123,13 +128,15 @@ void Generation::deliver(size_t index) {
   }
   // We cancel only sequences that nobody waits for: a cancelled one here is an error, too.
   if (batch_.end && !output.stopped() &&
-      (batch_.end->reason == engine::FinishReason::error || batch_.end->reason == engine::FinishReason::cancelled)) {
-    return fail(batch_.end->error.value_or(Error{ErrorCode::unavailable, "the generation was cancelled", ""}));
+      (batch_.end->reason == engine::FinishReason::error ||
+       batch_.end->reason == engine::FinishReason::cancelled)) {
+    return fail(
+        batch_.end->error.value_or(Error{ErrorCode::unavailable, "the generation was cancelled", ""}));
   }
   if (!batch_.end && !output.stopped()) return;
   if (!batch_.end) choice.sink->cancel();
-  output.end(batch_.end ? batch_.end->reason : engine::FinishReason::stop, batch_.end ? batch_.end->stop_id : -1,
-             stream());
+  output.end(batch_.end ? batch_.end->reason : engine::FinishReason::stop,
+             batch_.end ? batch_.end->stop_id : -1, stream());
   for (int64_t k = 0; k < output.roll_backs(); ++k) metrics_.count_rollback();
   choice.ended = true;
   --running_;
@@ -239,8 +246,8 @@ void Generation::record(std::string_view finish) {
   if (finish != "refused") metrics_.observe_request(sample);
   metrics_.count_response(plan_->route, finish == "client_gone" ? kClientGone : writer_->status());
   const double decode = seconds(last_token_ns_ - first_token_ns_);
-  log_info("{} {} prompt={} cached={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms", plan_->request_id,
-           plan_->route, u.prompt_tokens, u.cached_tokens, u.completion_tokens,
+  log_info("{} {} prompt={} cached={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
+           plan_->request_id, plan_->route, u.prompt_tokens, u.cached_tokens, u.completion_tokens,
            std::max<double>(0, sample.first_token_seconds * 1e3),
            decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0, finish,
            sample.total_seconds * 1e3);
@@ -248,8 +255,8 @@ void Generation::record(std::string_view finish) {
 
 }  // namespace
 
-void start_generation(std::unique_ptr<GenerationPlan> plan, engine::Service& service, metrics::Metrics& metrics,
-                      const std::shared_ptr<ResponseWriter>& writer) {
+void start_generation(std::unique_ptr<GenerationPlan> plan, engine::Service& service,
+                      metrics::Metrics& metrics, const std::shared_ptr<ResponseWriter>& writer) {
   std::make_shared<Generation>(std::move(plan), service, metrics, writer)->start();
 }
 

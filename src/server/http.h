@@ -17,11 +17,11 @@ using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
   std::string method;
-  std::string path;   // normalised: no query, no double or trailing slash, "%2F" and the like decoded
-  Headers headers;    // names in lower case
+  std::string path;  // normalised: no query, no double or trailing slash, "%2F" and the like decoded
+  Headers headers;   // names in lower case
   std::string body;
-  std::string id;     // the client's x-request-id, or one drawn here
-  std::string peer;   // address, for the log
+  std::string id;           // the client's x-request-id, or one drawn here
+  std::string peer;         // address, for the log
   int64_t received_ns = 0;  // SteadyClock, when the header was complete
 
   // Value of the first header of that (lower-case) name; empty when missing.
@@ -78,13 +78,13 @@ using Handler = std::function<void(HttpRequest&&, const std::shared_ptr<Response
 struct HttpLimits {
   size_t header_bytes = 32 * 1024;
   size_t body_bytes = 64u << 20;
-  size_t stream_buffer = 64 * 1024;     // unsent bytes of one stream before the engine is paused
-  size_t pipelined_bytes = 64 * 1024;   // read ahead while a request is being answered
+  size_t stream_buffer = 64 * 1024;    // unsent bytes of one stream before the engine is paused
+  size_t pipelined_bytes = 64 * 1024;  // read ahead while a request is being answered
   size_t connections = 4096;
-  int64_t header_ms = 10'000;           // from a request's first byte to the end of its header
-  int64_t body_ms = 30'000;             // without a byte of the body
-  int64_t idle_ms = 75'000;             // between requests
-  int64_t write_ms = 30'000;            // without progress of a write
+  int64_t header_ms = 10'000;  // from a request's first byte to the end of its header
+  int64_t body_ms = 30'000;    // without a byte of the body
+  int64_t idle_ms = 75'000;    // between requests
+  int64_t write_ms = 30'000;   // without progress of a write
   int64_t keep_alive_comment_ms = 10'000;
 };
 

@@ -53,7 +53,8 @@ void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socke
   }
   if (host->connections.load() >= static_cast<int64_t>(host->limits.connections)) {
     static constexpr std::string_view kBusy =
-        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "
+        "0\r\n\r\n";
     error_code ignored;
     socket.non_blocking(true, ignored);
     socket.write_some(asio::buffer(kBusy.data(), kBusy.size()), ignored);
@@ -77,7 +78,9 @@ void Listener::Impl::run(asio::io_context& context) {
 }
 
 Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Listener::~Listener() { stop(); }
+Listener::~Listener() {
+  stop();
+}
 
 Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handler handler,
                                                   std::function<HttpResponse(const Error&)> error_response) {
@@ -102,8 +105,8 @@ Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handle
   if (!ec) impl->acceptor->bind(endpoint, ec);
   if (!ec) impl->acceptor->listen(asio::socket_base::max_listen_connections, ec);
   if (ec) {
-    return make_error(ErrorCode::unavailable, "--port", "cannot listen on {}:{}: {}", options.host, options.port,
-                      ec.message());
+    return make_error(ErrorCode::unavailable, "--port", "cannot listen on {}:{}: {}", options.host,
+                      options.port, ec.message());
   }
   impl->accept();
   for (auto& thread : impl->threads) {
@@ -117,9 +120,15 @@ uint16_t Listener::port() const {
   return impl_->acceptor->local_endpoint(ignored).port();
 }
 
-int64_t Listener::connections() const { return impl_->host->connections.load(); }
-int64_t Listener::exchanges() const { return impl_->host->exchanges.load(); }
-void Listener::begin_closing() { impl_->host->closing.store(true); }
+int64_t Listener::connections() const {
+  return impl_->host->connections.load();
+}
+int64_t Listener::exchanges() const {
+  return impl_->host->exchanges.load();
+}
+void Listener::begin_closing() {
+  impl_->host->closing.store(true);
+}
 
 void Listener::stop() {
   if (impl_->stopped) return;

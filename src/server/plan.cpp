@@ -35,10 +35,11 @@ Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens,
   const int64_t context = model.service->info().context;
   if (prompt_tokens >= context) {
     const int64_t completion = std::min(std::max<int64_t>(1, wanted), context);
-    return make_error(ErrorCode::context_length, "",
-                      "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
-                      "messages, {} in the completion). Please reduce the length of the messages or completion.",
-                      context, prompt_tokens + completion, prompt_tokens, completion);
+    return make_error(
+        ErrorCode::context_length, "",
+        "This model's maximum context length is {} tokens. However, you requested {} tokens ({} in the "
+        "messages, {} in the completion). Please reduce the length of the messages or completion.",
+        context, prompt_tokens + completion, prompt_tokens, completion);
   }
   return std::min(wanted > 0 ? wanted : model.default_max_tokens, context - prompt_tokens);
 }
@@ -76,8 +77,9 @@ std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpReq
   return plan;
 }
 
-void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt, int64_t max_tokens,
-                int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output) {
+void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt,
+                int64_t max_tokens, int prompt_index, int choice_index,
+                std::unique_ptr<ChoiceOutput> output) {
   if (choice_index == 0) plan.frame.prompt_tokens += static_cast<int64_t>(prompt.size());
   engine::Request& request = plan.requests.emplace_back();
   request.id = plan.request_id;

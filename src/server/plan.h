@@ -27,8 +27,8 @@ CommonLimits common_limits(const ServingModel& model);
 // The served model that `name` asks for; the default one for "". Errors: model_not_found.
 Result<std::string> resolve_model(const ServingModel& model, const std::string& name);
 
-// How many tokens may be generated: the client's wish, else the default, cut to what the context leaves (design §12).
-// Errors: context_length, in the words that clients match (api spec §4.4).
+// How many tokens may be generated: the client's wish, else the default, cut to what the context leaves
+// (design §12). Errors: context_length, in the words that clients match (api spec §4.4).
 Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens, int64_t wanted);
 
 // Ids that end a choice: the model's own unless ignored, and the request's.
@@ -40,7 +40,7 @@ std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpReq
                                           std::string_view build);
 
 // One more choice: sequence and output. `max_tokens` from fit_max_tokens.
-void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt, int64_t max_tokens,
-                int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output);
+void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt,
+                int64_t max_tokens, int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output);
 
 }  // namespace godwit::server

@@ -24,12 +24,15 @@ std::string request_id_of(std::string_view client) {
 }
 
 std::string random_id(std::string_view prefix, size_t length) {
-  static constexpr std::string_view kAlphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+  static constexpr std::string_view kAlphabet =
+      "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
   std::string id(prefix);
   for (size_t i = 0; i < length; ++i) id.push_back(kAlphabet[generator()() % kAlphabet.size()]);
   return id;
 }
 
-uint64_t random_seed() { return generator()() >> 11; }
+uint64_t random_seed() {
+  return generator()() >> 11;
+}
 
 }  // namespace godwit::server

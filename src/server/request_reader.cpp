@@ -21,8 +21,8 @@ namespace {
 
 Error refuse(boost::beast::error_code ec, size_t header_bytes, size_t body_bytes) {
   if (ec == http::error::header_limit) {
-    return make_error(ErrorCode::header_too_large, "", "request line and headers exceed the limit of {} bytes",
-                      header_bytes);
+    return make_error(ErrorCode::header_too_large, "",
+                      "request line and headers exceed the limit of {} bytes", header_bytes);
   }
   if (ec == http::error::body_limit) {
     return make_error(ErrorCode::too_large, "", "request body exceeds the limit of {} bytes", body_bytes);
@@ -73,9 +73,15 @@ Result<RequestReader::Progress> RequestReader::feed(std::string_view bytes) {
   return progress;
 }
 
-bool RequestReader::keep_alive() const { return impl_->parser.get().keep_alive(); }
-bool RequestReader::http_1_0() const { return impl_->parser.get().version() < 11; }
-bool RequestReader::head() const { return impl_->parser.get().method() == http::verb::head; }
+bool RequestReader::keep_alive() const {
+  return impl_->parser.get().keep_alive();
+}
+bool RequestReader::http_1_0() const {
+  return impl_->parser.get().version() < 11;
+}
+bool RequestReader::head() const {
+  return impl_->parser.get().method() == http::verb::head;
+}
 
 HttpRequest RequestReader::take() {
   auto message = impl_->parser.release();

@@ -1,4 +1,5 @@
-// Bytes of a connection ▶ HTTP requests. Beast's parser behind a small door, so that only one file includes it.
+// Bytes of a connection ▶ HTTP requests. Beast's parser behind a small door, so that only one file includes
+// it.
 #pragma once
 
 #include <memory>
@@ -18,10 +19,10 @@ class RequestReader {
   RequestReader& operator=(RequestReader&&) noexcept;
 
   struct Progress {
-    size_t consumed = 0;          // bytes the caller drops from the front of its buffer
-    bool header_done = false;     // became complete in this call
-    bool expect_continue = false; // with header_done: the client waits for "100 Continue"
-    bool done = false;            // take() may be called
+    size_t consumed = 0;           // bytes the caller drops from the front of its buffer
+    bool header_done = false;      // became complete in this call
+    bool expect_continue = false;  // with header_done: the client waits for "100 Continue"
+    bool done = false;             // take() may be called
   };
   // Feeds what is buffered. Errors: invalid_request (not HTTP, contradicting lengths), header_too_large,
   // too_large (decided on Content-Length, before the body is read), unsupported_media (encoded body).
@@ -29,7 +30,7 @@ class RequestReader {
 
   bool keep_alive() const;
   bool http_1_0() const;
-  bool head() const;     // a HEAD request: the answer has no body
+  bool head() const;  // a HEAD request: the answer has no body
   HttpRequest take();
 
  private:

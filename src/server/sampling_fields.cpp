@@ -19,8 +19,8 @@ void read_stop(Fields& fields, CommonFields& out, int32_t vocabulary) {
       if (item.is_null()) return;
       if (!item.is_string()) return fields.refuse(key, "must be a string, got " + describe(item));
       if (item.as_string().size() > kMaxStopBytes) {
-        return fields.refuse(key, fmt::format("is {} bytes long, at most {} are allowed", item.as_string().size(),
-                                              kMaxStopBytes));
+        return fields.refuse(key, fmt::format("is {} bytes long, at most {} are allowed",
+                                              item.as_string().size(), kMaxStopBytes));
       }
       if (!item.as_string().empty()) out.stop_strings.push_back(item.as_string());
     };
@@ -90,26 +90,28 @@ CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   s.temperature = real("temperature", {0, 2}, limits.defaults.temperature);
   s.top_p = real("top_p", {0, 1, true}, limits.defaults.top_p);
   s.min_p = real("min_p", {0, 1}, 0);
-  s.top_k = static_cast<int32_t>(
-      std::max<int64_t>(0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max())
-                               .value_or(limits.defaults.top_k)));
+  s.top_k = static_cast<int32_t>(std::max<int64_t>(
+      0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(limits.defaults.top_k)));
   s.repetition_penalty = real("repetition_penalty", {0, 100, true}, limits.defaults.repetition_penalty);
   s.presence_penalty = real("presence_penalty", {-2, 2}, 0);
   s.frequency_penalty = real("frequency_penalty", {-2, 2}, 0);
-  const auto seed = fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+  const auto seed =
+      fields.integer("seed", std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
   s.seed = seed ? static_cast<uint64_t>(*seed) : limits.drawn_seed;
 
   const int64_t any = std::numeric_limits<int64_t>::max();
   out.stop.min_tokens = fields.integer("min_tokens", 0, limits.context).value_or(0);
   out.n = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
   out.priority = static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
-  if (const std::string* salt = fields.string("cache_salt")) out.cache_salt = hash_bytes(salt->data(), salt->size());
+  if (const std::string* salt = fields.string("cache_salt"))
+    out.cache_salt = hash_bytes(salt->data(), salt->size());
   const bool completion = fields.has("max_completion_tokens");
   const auto max_tokens = fields.integer("max_tokens", 1, any);
-  out.stop.max_tokens = (completion ? fields.integer("max_completion_tokens", 1, any) : max_tokens).value_or(0);
+  out.stop.max_tokens =
+      (completion ? fields.integer("max_completion_tokens", 1, any) : max_tokens).value_or(0);
   if (out.stop.max_tokens > 0 && out.stop.min_tokens > out.stop.max_tokens) {
-    fields.refuse("min_tokens", fmt::format("is {}, more than the {} tokens allowed at most", out.stop.min_tokens,
-                                            out.stop.max_tokens));
+    fields.refuse("min_tokens", fmt::format("is {}, more than the {} tokens allowed at most",
+                                            out.stop.min_tokens, out.stop.max_tokens));
   }
   read_stop(fields, out, limits.vocabulary);
   read_bias(fields, out, limits.vocabulary);

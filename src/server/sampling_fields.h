@@ -1,4 +1,5 @@
-// The fields that /v1/chat/completions and /v1/completions share (api spec §4.5): sampling, stopping, streaming.
+// The fields that /v1/chat/completions and /v1/completions share (api spec §4.5): sampling, stopping,
+// streaming.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ struct GenerationDefaults {
 };
 
 struct CommonFields {
-  std::string model;                  // as sent; empty when missing
-  engine::SamplingParams sampling;    // seed filled: the client's, else `drawn_seed`
-  engine::StopRules stop;             // max_tokens still 0 when the client named none
+  std::string model;                // as sent; empty when missing
+  engine::SamplingParams sampling;  // seed filled: the client's, else `drawn_seed`
+  engine::StopRules stop;           // max_tokens still 0 when the client named none
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;

@@ -38,7 +38,8 @@ void Server::drain(int64_t timeout_ms) {
   if (const auto model = context_->model()) {
     model->service->drain(clock.now_ns() + timeout_ms * 1'000'000);
   }
-  // The last events are on their way to the clients: give them a moment, but no longer than a stuck client is worth.
+  // The last events are on their way to the clients: give them a moment, but no longer than a stuck client is
+  // worth.
   constexpr int64_t kFlushNs = 2'000'000'000;
   const int64_t until = clock.now_ns() + kFlushNs;
   while (listener_->exchanges() > 0 && clock.now_ns() < until) {

@@ -1,5 +1,5 @@
-// The HTTP server: answers from its first moment (probes while loading), serves once a model is set, drains on
-// request.
+// The HTTP server: answers from its first moment (probes while loading), serves once a model is set, drains
+// on request.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ class Server {
   void set_progress(LoadProgress progress) { context_->set_progress(std::move(progress)); }
   void set_model(std::shared_ptr<const ServingModel> model) { context_->set_model(std::move(model)); }
 
-  // Not ready from now on; returns when every stream has ended: by itself, or with an error event once `timeout_ms`
-  // have passed (design §12). Probes are answered until then.
+  // Not ready from now on; returns when every stream has ended: by itself, or with an error event once
+  // `timeout_ms` have passed (design §12). Probes are answered until then.
   void drain(int64_t timeout_ms);
 
   ServerContext& context() { return *context_; }

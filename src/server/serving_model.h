@@ -1,5 +1,5 @@
-// Everything about the loaded model that requests are prepared with. Immutable; published once, when loading is
-// done.
+// Everything about the loaded model that requests are prepared with. Immutable; published once, when loading
+// is done.
 #pragma once
 
 #include <cstdint>
@@ -24,17 +24,17 @@ struct ServingModel {
   tokenizer::ControlIds control_ids;
   std::shared_ptr<const chat::ChatTemplate> chat_template;
   GenerationDefaults defaults;
-  std::string default_reasoning_effort;   // empty: the template's own
-  int64_t default_max_tokens = 32'768;    // when a request names none
-  std::optional<uint64_t> seed;           // for requests without one; else drawn for each
-  int64_t created = 0;                    // Unix time, for /v1/models
+  std::string default_reasoning_effort;  // empty: the template's own
+  int64_t default_max_tokens = 32'768;   // when a request names none
+  std::optional<uint64_t> seed;          // for requests without one; else drawn for each
+  int64_t created = 0;                   // Unix time, for /v1/models
   std::shared_ptr<engine::Service> service;
 
   bool serves(std::string_view name) const;
 };
 
-// temperature, top_p, top_k, repetition_penalty of generation_config.json; the defaults when there is no such file.
-// Errors: data_refused for a file that is not JSON or has values out of range.
+// temperature, top_p, top_k, repetition_penalty of generation_config.json; the defaults when there is no such
+// file. Errors: data_refused for a file that is not JSON or has values out of range.
 Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& model_dir);
 
 }  // namespace godwit::server

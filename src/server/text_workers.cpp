@@ -7,7 +7,8 @@
 
 namespace godwit::server {
 
-TextWorkers::TextWorkers(int threads, size_t waiting) : short_(waiting), long_(std::max<size_t>(1, waiting / 4)) {
+TextWorkers::TextWorkers(int threads, size_t waiting)
+    : short_(waiting), long_(std::max<size_t>(1, waiting / 4)) {
   for (int i = 0; i < std::max(1, threads); ++i) threads_.emplace_back([this] { work(short_); });
   threads_.emplace_back([this] { work(long_); });
 }

@@ -1,8 +1,8 @@
-// Threads for everything about a request that takes time before the engine sees it: JSON, template, tokenizer. An
-// I/O thread does none of it (design §3).
+// Threads for everything about a request that takes time before the engine sees it: JSON, template,
+// tokenizer. An I/O thread does none of it (design §3).
 //
-// Two lanes: a body that takes seconds to tokenise (a million tokens) waits behind its like, never in front of
-// somebody's one-line question.
+// Two lanes: a body that takes seconds to tokenise (a million tokens) waits behind its like, never in front
+// of somebody's one-line question.
 #pragma once
 
 #include <atomic>

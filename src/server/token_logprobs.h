@@ -12,8 +12,8 @@ namespace godwit::server {
 void append_chat_logprob(std::string& out, const tokenizer::Tokenizer& tokenizer, const engine::Token& token,
                          const engine::TopLogprobs* top);
 
-// {"text": logprob, …} of the alternatives and the sampled token itself: one entry of a completion's top_logprobs.
-// Alternatives with equal text keep the higher value.
+// {"text": logprob, …} of the alternatives and the sampled token itself: one entry of a completion's
+// top_logprobs. Alternatives with equal text keep the higher value.
 void append_completion_alternatives(std::string& out, const tokenizer::Tokenizer& tokenizer,
                                     const engine::Token& token, const engine::TopLogprobs* top);
 

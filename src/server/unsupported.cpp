@@ -6,9 +6,10 @@ namespace godwit::server {
 
 void refuse_unsupported(Fields& fields) {
   static constexpr std::array<std::string_view, 15> kFields = {
-      "structured_outputs", "guided_json",     "guided_regex",        "guided_choice",     "guided_grammar",
-      "structural_tag",     "bad_words",       "allowed_token_ids",   "typical_p",         "thinking_token_budget",
-      "prompt_logprobs",    "return_token_ids", "use_beam_search",    "logits_processors", "resume"};
+      "structured_outputs", "guided_json",           "guided_regex",    "guided_choice",
+      "guided_grammar",     "structural_tag",        "bad_words",       "allowed_token_ids",
+      "typical_p",          "thinking_token_budget", "prompt_logprobs", "return_token_ids",
+      "use_beam_search",    "logits_processors",     "resume"};
   for (const std::string_view key : kFields) {
     const Json* value = fields.any(key);
     // false, 0 and empty say "do not": nothing is lost by accepting them.

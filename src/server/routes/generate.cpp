@@ -7,7 +7,8 @@
 namespace godwit::server {
 namespace {
 
-using Prepare = Result<std::unique_ptr<GenerationPlan>> (*)(const ServingModel&, const HttpRequest&, std::string_view);
+using Prepare = Result<std::unique_ptr<GenerationPlan>> (*)(const ServingModel&, const HttpRequest&,
+                                                            std::string_view);
 
 // A disconnect while a worker prepares the request is noticed before the engine hears of it.
 void generate(ServerContext& context, std::string_view route, HttpRequest&& request, const Writer& writer,
@@ -20,7 +21,8 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
   const bool queued = context.workers.submit(bytes, [&context, route, shared, writer, prepare] {
     if (writer->gone()) return context.metrics.count_abort();
     const auto model = context.model();
-    auto plan = std::make_shared<Result<std::unique_ptr<GenerationPlan>>>(prepare(*model, *shared, context.build));
+    auto plan =
+        std::make_shared<Result<std::unique_ptr<GenerationPlan>>>(prepare(*model, *shared, context.build));
     writer->post([&context, route, writer, model, plan] {
       if (!*plan) return answer(context, route, writer, error_response(plan->error()));
       start_generation(std::move(*plan).value(), *model->service, context.metrics, writer);
@@ -28,7 +30,8 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
   });
   if (!queued) {
     answer(context, route, writer,
-           error_response(make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
+           error_response(
+               make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
   }
 }
 

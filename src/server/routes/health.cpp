@@ -15,7 +15,9 @@ void ok(ServerContext& context, std::string_view route, const Writer& writer) {
 }  // namespace
 
 // The process lives and its I/O threads answer; also while loading.
-void get_livez(ServerContext& context, HttpRequest&&, const Writer& writer) { ok(context, "livez", writer); }
+void get_livez(ServerContext& context, HttpRequest&&, const Writer& writer) {
+  ok(context, "livez", writer);
+}
 
 void get_readyz(ServerContext& context, HttpRequest&&, const Writer& writer) {
   if (auto accepting = context.accepting(); !accepting) {
@@ -29,18 +31,20 @@ void get_startupz(ServerContext& context, HttpRequest&&, const Writer& writer) {
   const bool loaded = context.model() != nullptr;
   HttpResponse response;
   response.status = loaded ? 200 : 503;
-  response.body = dump_json(
-      Json::object({{"status", loaded ? "ok" : progress.failed.empty() ? "loading" : "failed"},
-                    {"phase", loaded ? Json("ready") : Json(progress.phase)},
-                    {"fraction", loaded ? 1.0 : progress.fraction},
-                    {"error", progress.failed.empty() ? Json() : Json(progress.failed)}}),
-      JsonStyle::compact());
+  response.body =
+      dump_json(Json::object({{"status", loaded                    ? "ok"
+                                         : progress.failed.empty() ? "loading"
+                                                                   : "failed"},
+                              {"phase", loaded ? Json("ready") : Json(progress.phase)},
+                              {"fraction", loaded ? 1.0 : progress.fraction},
+                              {"error", progress.failed.empty() ? Json() : Json(progress.failed)}}),
+                JsonStyle::compact());
   if (!loaded) response.headers.emplace_back("Retry-After", "1");
   answer(context, "startupz", writer, std::move(response));
 }
 
-// Ready, and steps make progress while work is pending: a server that accepts and then does nothing is not healthy
-// (pains C2, C4).
+// Ready, and steps make progress while work is pending: a server that accepts and then does nothing is not
+// healthy (pains C2, C4).
 void get_health(ServerContext& context, HttpRequest&&, const Writer& writer) {
   if (auto accepting = context.accepting(); !accepting) {
     return answer(context, "health", writer, error_response(accepting.error()));
@@ -48,10 +52,11 @@ void get_health(ServerContext& context, HttpRequest&&, const Writer& writer) {
   const engine::Status status = context.model()->service->status();
   const int64_t silent_ns = SteadyClock().now_ns() - status.last_progress_ns;
   if (status.running + status.waiting > 0 && silent_ns > context.stall_ns) {
-    return answer(context, "health", writer,
-                  error_response(make_error(ErrorCode::unavailable, "",
-                                            "{} requests are pending and no step has finished for {:.0f} s",
-                                            status.running + status.waiting, static_cast<double>(silent_ns) * 1e-9)));
+    return answer(
+        context, "health", writer,
+        error_response(make_error(ErrorCode::unavailable, "",
+                                  "{} requests are pending and no step has finished for {:.0f} s",
+                                  status.running + status.waiting, static_cast<double>(silent_ns) * 1e-9)));
   }
   ok(context, "health", writer);
 }

@@ -78,9 +78,10 @@ void get_page(ServerContext& context, HttpRequest&&, const Writer& writer) {
   HttpResponse response;
   response.content_type = "text/html; charset=utf-8";
   // The page talks to this server only and shows what a model wrote: nothing else may run in it.
-  response.headers.emplace_back("Content-Security-Policy",
-                                "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
-                                "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
+  response.headers.emplace_back(
+      "Content-Security-Policy",
+      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
+      "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'");
   response.headers.emplace_back("X-Content-Type-Options", "nosniff");
   response.body = std::string(chat_page());
   answer(context, "page", writer, std::move(response));

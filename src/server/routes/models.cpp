@@ -37,7 +37,8 @@ void get_models(ServerContext& context, HttpRequest&&, const Writer& writer) {
   JsonArray data;
   for (const std::string& name : model->names) data.push_back(describe_model(*model, name));
   HttpResponse response;
-  response.body = dump_json(Json::object({{"object", "list"}, {"data", std::move(data)}}), JsonStyle::compact());
+  response.body =
+      dump_json(Json::object({{"object", "list"}, {"data", std::move(data)}}), JsonStyle::compact());
   answer(context, "models", writer, std::move(response));
 }
 
@@ -49,8 +50,8 @@ void get_model(ServerContext& context, HttpRequest&& request, const Writer& writ
   if (model->serves(name)) {
     response.body = dump_json(describe_model(*model, name), JsonStyle::compact());
   } else {
-    response = error_response(make_error(ErrorCode::model_not_found, "model", "the model {} is not served here",
-                                         describe(Json(name))));
+    response = error_response(make_error(ErrorCode::model_not_found, "model",
+                                         "the model {} is not served here", describe(Json(name))));
   }
   answer(context, "models", writer, std::move(response));
 }

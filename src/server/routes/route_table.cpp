@@ -17,8 +17,8 @@ bool matches(std::string_view pattern, std::string_view path) {
 
 // Clients whose base URL lacks the "/v1" (api spec §4.1).
 std::string with_version(std::string path) {
-  static constexpr std::array<std::string_view, 5> kUnversioned = {"/models", "/models/*", "/chat/completions",
-                                                                   "/completions", "/embeddings"};
+  static constexpr std::array<std::string_view, 5> kUnversioned = {
+      "/models", "/models/*", "/chat/completions", "/completions", "/embeddings"};
   const bool alias = std::any_of(kUnversioned.begin(), kUnversioned.end(),
                                  [&](std::string_view pattern) { return matches(pattern, path); });
   return alias ? "/v1" + path : path;
@@ -26,9 +26,11 @@ std::string with_version(std::string path) {
 
 void not_found(ServerContext& context, const HttpRequest& request, const Writer& writer) {
   constexpr size_t kShown = 128;
-  const std::string shown = request.path.size() <= kShown ? request.path : request.path.substr(0, kShown) + "…";
+  const std::string shown =
+      request.path.size() <= kShown ? request.path : request.path.substr(0, kShown) + "…";
   answer(context, "unknown", writer,
-         error_response(make_error(ErrorCode::not_found, "", "there is nothing at {} {}", request.method, shown)));
+         error_response(
+             make_error(ErrorCode::not_found, "", "there is nothing at {} {}", request.method, shown)));
 }
 
 }  // namespace
@@ -77,9 +79,9 @@ void dispatch(ServerContext& context, HttpRequest&& request, const Writer& write
     return answer(context, "options", writer, std::move(response));
   }
   if (allowed.empty()) return not_found(context, request, writer);
-  HttpResponse response = error_response(make_error(ErrorCode::method_not_allowed, "",
-                                                    "{} is not allowed for {}; allowed: {}", request.method,
-                                                    request.path, allowed));
+  HttpResponse response =
+      error_response(make_error(ErrorCode::method_not_allowed, "", "{} is not allowed for {}; allowed: {}",
+                                request.method, request.path, allowed));
   response.headers.emplace_back("Allow", allowed + ", OPTIONS");
   answer(context, "unknown", writer, std::move(response));
 }

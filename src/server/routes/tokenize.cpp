@@ -40,7 +40,8 @@ Result<Json> detokenize(const ServingModel& model, const HttpRequest& request) {
     const Json& id = (*tokens)[i];
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() >= model.tokenizer->size()) {
       return make_error(ErrorCode::invalid_request, fmt::format("tokens[{}]", i),
-                        "tokens[{}] must be a token id below {}, got {}", i, model.tokenizer->size(), describe(id));
+                        "tokens[{}] must be a token id below {}, got {}", i, model.tokenizer->size(),
+                        describe(id));
     }
     ids.push_back(static_cast<int32_t>(id.as_integer()));
   }
@@ -48,7 +49,8 @@ Result<Json> detokenize(const ServingModel& model, const HttpRequest& request) {
   return Json::object({{"prompt", text}, {"content", text}});
 }
 
-void run(ServerContext& context, std::string_view route, HttpRequest&& request, const Writer& writer, TextWork work) {
+void run(ServerContext& context, std::string_view route, HttpRequest&& request, const Writer& writer,
+         TextWork work) {
   if (!context.model()) return answer(context, route, writer, error_response(context.accepting().error()));
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
@@ -60,11 +62,13 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
     } else {
       *response = error_response(result.error());
     }
-    writer->post([&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
+    writer->post(
+        [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
   });
   if (!queued) {
     answer(context, route, writer,
-           error_response(make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
+           error_response(
+               make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
   }
 }
 
