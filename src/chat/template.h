@@ -28,10 +28,9 @@ struct Rendered {
 };
 
 struct TemplateInput {
-  const Json& messages;         // array, normalised (api spec §2.10)
-  const Json* tools = nullptr;  // array; null: none
-  const JsonObject* kwargs =
-      nullptr;  // chat_template_kwargs: further variables, which win over special tokens
+  const Json& messages;                // array, normalised (api spec §2.10)
+  const Json* tools = nullptr;         // array; null: none
+  const JsonObject* kwargs = nullptr;  // chat_template_kwargs: more variables, before special tokens
   bool add_generation_prompt = true;
   std::optional<std::time_t> now = std::nullopt;  // of strftime_now; empty: the clock
 };

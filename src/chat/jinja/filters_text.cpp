@@ -116,6 +116,7 @@ Value tojson(Runtime& runtime, const Value& input, Arguments& arguments) {
 Value parse_json_text(Runtime& runtime, const Value& input, Arguments& arguments) {
   arguments.bind("from_json", {});
   if (!input.is_text()) fail("from_json needs a string, not {}", type_name(input));
+  runtime.scan(input.text.size);
   auto parsed = parse_json(input.text.view());
   if (!parsed.ok()) fail("from_json: {}", parsed.error().message);
   return from_json(runtime, runtime.heap.keep(std::move(parsed).value()));

@@ -23,15 +23,14 @@ bool is_space(char32_t c);
 bool is_printable(char32_t c);
 
 // Case mapping covers ASCII, Latin-1, Latin Extended-A and Additional, Greek, Cyrillic, Armenian and
-// full-width letters, with U+00DF to "SS" (upper) and "Ss" (title). Other scripts map to themselves; final
-// sigma is not special.
+// full-width letters, and the few letters that expand: U+00DF to "SS" (upper) and "Ss" (title), the Latin
+// ligatures, U+0149, U+0130. Other scripts map to themselves; final sigma is not special.
 void append_upper(std::string& out, char32_t c);
 void append_lower(std::string& out, char32_t c);
 void append_title(std::string& out, char32_t c);
 bool is_upper(char32_t c);
 bool is_lower(char32_t c);
-// Letters and digits of the scripts above; other code points from U+00C0 on count as letters unless they are
-// spaces.
+// ASCII and Latin-1 letters exactly; every printable code point from U+00C0 on counts as a letter.
 bool is_letter(char32_t c);
 
 }  // namespace godwit::chat::jinja
