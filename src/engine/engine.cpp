@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/fault.h"
 #include "base/log.h"
@@ -185,7 +186,7 @@ void Engine::on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReaso
   }
   std::shared_ptr<TokenSink> sink = static_cast<Record*>(s->owner)->sink;
   sink->push_end(std::move(end));
-  in_flight_.fetch_sub(1);
+  ++ended_;
   hand_over({std::move(sink), std::move(s)});
 }
 
@@ -215,6 +216,8 @@ void Engine::publish() {
   status_.slots_used = cache_->slots_used();
   status_.steps = plan_.step;
   status_.last_progress_ns = clock_.now_ns();
+  // After the snapshot, so that whoever sees nothing in flight also sees what it left.
+  in_flight_.fetch_sub(std::exchange(ended_, 0));
 }
 
 Status Engine::status() const {

@@ -80,6 +80,7 @@ class Engine final : public Service, private schedule::Listener {
   BoundedQueue<Delivery> outbox_;
   std::atomic<uint64_t> next_number_{1};
   std::atomic<int64_t> in_flight_{0};  // submitted and not ended: what the waiting limit counts against
+  int64_t ended_ = 0;                  // since the last publish()
 
   std::atomic<Health> health_{Health::loading};
   std::atomic<bool> stopping_{false};

@@ -62,7 +62,8 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   schedule::ScheduleLimits limits;
   limits.context = context;
   limits.max_sequences = options.max_sequences;
-  limits.max_waiting = options.max_waiting;
+  // submit() bounds running + waiting together; all of them may arrive before the first is admitted.
+  limits.max_waiting = options.max_waiting + options.max_sequences;
   limits.prefill_tokens = round_up(options.prefill_tokens, kGrid);
 
   model::ModelOptions m;
@@ -96,7 +97,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   info_.kv_dtype = "f32";
   info_.context = context;
   info_.max_sequences = limits.max_sequences;
-  info_.max_waiting = limits.max_waiting;
+  info_.max_waiting = options.max_waiting;
   info_.pages = m.pages - 1;
   info_.prefill_tokens = limits.prefill_tokens;
   info_.weight_bytes = model_->weight_bytes();

@@ -1,0 +1,252 @@
+// The real engine with the small trained model: what a server may rely on.
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/fault.h"
+#include "reader.h"
+
+namespace godwit::engine {
+namespace {
+
+const std::string kModel = std::string(GODWIT_SOURCE_DIR) + "/models/random-glm5next";
+constexpr int64_t kVocabulary = 320;  // ids below the model's control ids
+
+std::unique_ptr<Engine> start(EngineOptions options = {}) {
+  options.model_dir = kModel;
+  options.threads = 2;
+  if (options.context == 0) options.context = 2048;
+  options.cache_tokens = std::max<int64_t>(options.context, 8192);
+  auto engine = Engine::start(options, std::vector<bool>(352, true));
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return engine.ok() ? std::move(*engine) : nullptr;
+}
+
+Request request(Reader& reader, int64_t prompt, int64_t most, uint32_t seed = 1, float temperature = 0) {
+  std::mt19937 random(seed);
+  Request r;
+  for (int64_t i = 0; i < prompt; ++i) r.prompt.push_back(static_cast<int32_t>(random() % kVocabulary));
+  r.sampling.temperature = temperature;
+  r.sampling.seed = seed;
+  r.stop.max_tokens = most;
+  r.stop.ignore_eos = true;
+  r.sink = reader.sink;
+  return r;
+}
+
+std::vector<int32_t> alone(Engine& engine, int64_t prompt, int64_t most, uint32_t seed, float temperature) {
+  Reader reader;
+  EXPECT_TRUE(engine.submit(request(reader, prompt, most, seed, temperature)).ok());
+  EXPECT_TRUE(reader.read());
+  return reader.tokens;
+}
+
+TEST(Engine, AnswersAndReportsTheCounts) {
+  auto engine = start();
+  Reader reader;
+  ASSERT_TRUE(engine->submit(request(reader, 300, 20)).ok());
+  ASSERT_TRUE(reader.read());
+  EXPECT_EQ(reader.tokens.size(), 20u);
+  ASSERT_TRUE(reader.start);
+  EXPECT_EQ(reader.start->prompt_tokens, 300);
+  EXPECT_EQ(reader.end->reason, FinishReason::length);
+  EXPECT_EQ(reader.end->completion_tokens, 20);
+  EXPECT_GT(reader.end->prefill_ns, 0);
+  engine->drain(0);
+  const Status status = engine->status();
+  EXPECT_EQ(status.prompt_tokens, 300u);
+  EXPECT_EQ(status.generated_tokens, 20u);
+  EXPECT_EQ(status.finished, 1u);
+}
+
+TEST(Engine, TokensDoNotDependOnCompanyGreedyOrSeeded) {
+  auto engine = start();
+  const std::vector<std::pair<int64_t, float>> kinds = {{5, 0.f},  {130, 1.f}, {700, 0.7f},
+                                                        {64, 1.f}, {65, 0.f},  {1000, 1.f}};
+  std::vector<std::vector<int32_t>> want;
+  for (size_t i = 0; i < kinds.size(); ++i)
+    want.push_back(alone(*engine, kinds[i].first, 40, static_cast<uint32_t>(i + 1), kinds[i].second));
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    readers.push_back(std::make_unique<Reader>());
+    ASSERT_TRUE(
+        engine
+            ->submit(request(*readers[i], kinds[i].first, 40, static_cast<uint32_t>(i + 1), kinds[i].second))
+            .ok());
+  }
+  for (size_t i = 0; i < kinds.size(); ++i) {
+    ASSERT_TRUE(readers[i]->read());
+    EXPECT_EQ(readers[i]->tokens, want[i]) << "request " << i;
+  }
+  EXPECT_NE(alone(*engine, 130, 40, 99, 1.f), want[1]) << "another seed should give other tokens";
+}
+
+TEST(Engine, AResumedRequestContinuesWhereAnotherReplicaStopped) {
+  auto engine = start();
+  const std::vector<int32_t> whole = alone(*engine, 100, 50, 3, 1.f);
+  Reader reader;
+  Request r = request(reader, 100, 50, 3, 1.f);
+  r.forced.assign(whole.begin(), whole.begin() + 23);
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(reader.read());
+  EXPECT_EQ(reader.tokens, std::vector<int32_t>(whole.begin() + 23, whole.end()));
+}
+
+TEST(Engine, PenaltiesSurviveAResume) {
+  auto engine = start();
+  const auto with_penalties = [](Request r) {
+    r.sampling.presence_penalty = 1.5f;
+    r.sampling.frequency_penalty = 0.7f;
+    r.sampling.repetition_penalty = 1.3f;
+    return r;
+  };
+  Reader first, plain, second;
+  ASSERT_TRUE(engine->submit(with_penalties(request(first, 90, 60, 4))).ok());
+  ASSERT_TRUE(first.read());
+  ASSERT_TRUE(engine->submit(request(plain, 90, 60, 4)).ok());
+  ASSERT_TRUE(plain.read());
+  EXPECT_NE(first.tokens, plain.tokens) << "the penalties did nothing";
+  Request r = with_penalties(request(second, 90, 60, 4));
+  r.forced.assign(first.tokens.begin(), first.tokens.begin() + 31);
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(second.read());
+  EXPECT_EQ(second.tokens, std::vector<int32_t>(first.tokens.begin() + 31, first.tokens.end()));
+}
+
+TEST(Engine, CancelEndsARequestAndFreesIt) {
+  auto engine = start();
+  Reader reader;
+  ASSERT_TRUE(engine->submit(request(reader, 50, 1900)).ok());
+  ASSERT_TRUE(reader.read(3));
+  reader.sink->cancel();
+  ASSERT_TRUE(reader.read());
+  EXPECT_EQ(reader.end->reason, FinishReason::cancelled);
+  engine->drain(0);
+  EXPECT_EQ(engine->status().pages_used, 0);
+  EXPECT_EQ(engine->status().slots_used, 0);
+  EXPECT_EQ(engine->status().cancelled, 1u);
+}
+
+TEST(Engine, AReaderThatDoesNotReadPausesOnlyItself) {
+  auto engine = start();
+  Reader slow(8), quick;
+  ASSERT_TRUE(engine->submit(request(slow, 20, 200, 5)).ok());
+  ASSERT_TRUE(engine->submit(request(quick, 20, 200, 5)).ok());
+  ASSERT_TRUE(quick.read());
+  EXPECT_EQ(quick.tokens.size(), 200u);
+  ASSERT_TRUE(slow.read());
+  EXPECT_EQ(slow.tokens, quick.tokens);
+}
+
+TEST(Engine, RefusesWhatCanNeverFitAndWhatIsTooMuchNow) {
+  EngineOptions options;
+  options.context = 256;
+  options.max_sequences = 2;
+  options.max_waiting = 3;
+  auto engine = start(options);
+  Reader reader;
+  const auto never = engine->submit(request(reader, 250, 10));
+  ASSERT_FALSE(never.ok());
+  EXPECT_EQ(never.error().code, ErrorCode::context_length);
+  EXPECT_NE(never.error().message.find("maximum context length is 256 tokens"), std::string::npos);
+
+  std::vector<std::unique_ptr<Reader>> readers;
+  int refused = 0;
+  for (int i = 0; i < 12; ++i) {
+    readers.push_back(std::make_unique<Reader>());
+    const auto r = engine->submit(request(*readers.back(), 100, 150));
+    if (r.ok()) continue;
+    EXPECT_EQ(r.error().code, ErrorCode::overloaded);
+    readers.pop_back();
+    ++refused;
+  }
+  EXPECT_GT(refused, 0);
+  for (auto& r : readers) {
+    ASSERT_TRUE(r->read());
+    EXPECT_EQ(r->end->reason, FinishReason::length);
+  }
+}
+
+TEST(Engine, LogprobsAreThoseOfTheDistribution) {
+  auto engine = start();
+  Reader reader;
+  Request r = request(reader, 30, 10);
+  r.sampling.top_logprobs = 3;
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(reader.read());
+  ASSERT_EQ(reader.top.size(), 10u);
+  for (size_t i = 0; i < reader.top.size(); ++i) {
+    EXPECT_EQ(reader.top[i].count, 3);
+    EXPECT_EQ(reader.top[i].ids[0], reader.tokens[i]) << "greedy takes the first alternative";
+    EXPECT_FLOAT_EQ(reader.top[i].logprobs[0], reader.logprobs[i]);
+    EXPECT_LT(reader.top[i].logprobs[1], reader.top[i].logprobs[0]);
+  }
+}
+
+TEST(Engine, ARowWithoutFiniteLogitsFailsItsRequestAlone) {
+  auto engine = start();
+  Reader bad, good;
+  fault::arm("engine.nan", 0, 1);
+  ASSERT_TRUE(engine->submit(request(bad, 20, 30, 6)).ok());
+  ASSERT_TRUE(bad.read());
+  fault::disarm_all();
+  EXPECT_EQ(bad.end->reason, FinishReason::error);
+  ASSERT_TRUE(engine->submit(request(good, 20, 30, 6)).ok());
+  ASSERT_TRUE(good.read());
+  EXPECT_EQ(good.end->reason, FinishReason::length);
+}
+
+TEST(Engine, AStepThatDiesEndsEveryStreamAndReadiness) {
+  auto engine = start();
+  std::vector<std::unique_ptr<Reader>> readers;
+  for (int i = 0; i < 3; ++i) {
+    readers.push_back(std::make_unique<Reader>());
+    ASSERT_TRUE(engine->submit(request(*readers.back(), 20, 2000, static_cast<uint32_t>(i))).ok());
+    ASSERT_TRUE(readers.back()->read(2));
+  }
+  fault::arm("engine.step");
+  for (auto& r : readers) {
+    ASSERT_TRUE(r->read());
+    EXPECT_EQ(r->end->reason, FinishReason::error);
+    EXPECT_EQ(r->ends, 1);
+  }
+  fault::disarm_all();
+  EXPECT_EQ(engine->status().health, Health::dead);
+  Reader late;
+  const auto refused = engine->submit(request(late, 5, 5));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+}
+
+TEST(Engine, DrainLetsRequestsFinishUntilTheDeadline) {
+  auto engine = start();
+  Reader short_one, long_one;
+  ASSERT_TRUE(engine->submit(request(short_one, 20, 5)).ok());
+  ASSERT_TRUE(engine->submit(request(long_one, 20, 2000)).ok());
+  ASSERT_TRUE(long_one.read(1));
+  engine->drain(SteadyClock().now_ns() + 100'000'000);
+  ASSERT_TRUE(short_one.read());
+  ASSERT_TRUE(long_one.read());
+  EXPECT_EQ(short_one.end->reason, FinishReason::length);
+  EXPECT_TRUE(long_one.end->reason == FinishReason::error || long_one.tokens.size() == 2000u);
+  Reader late;
+  EXPECT_FALSE(engine->submit(request(late, 5, 5)).ok());
+}
+
+TEST(Engine, ABadDirectoryIsRefusedWithItsReason) {
+  EngineOptions options;
+  options.model_dir = std::string(GODWIT_SOURCE_DIR) + "/docs";
+  const auto engine = Engine::start(options, {});
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::data_refused);
+  options.model_dir = kModel;
+  options.context = 1 << 20;
+  const auto too_long = Engine::start(options, {});
+  ASSERT_FALSE(too_long.ok());
+  EXPECT_EQ(too_long.error().code, ErrorCode::usage);
+}
+
+}  // namespace
+}  // namespace godwit::engine
