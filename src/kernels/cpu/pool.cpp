@@ -13,11 +13,11 @@ constexpr int kFieldBits = 20;
 constexpr uint64_t kFieldMask = (uint64_t{1} << kFieldBits) - 1;
 constexpr int64_t kMaxTasks = static_cast<int64_t>(kFieldMask);
 
-// About 50 us: longer than the serial ops between two parallel ones, shorter than anyone notices as load.
-constexpr int kSpins = 1500;
+// About 70 us: longer than the serial ops between two parallel ones, shorter than anyone notices as load.
+constexpr int kSpins = 4000;
 // The caller waits for claimed tasks only; after this many spins it yields, in case the worker that holds
 // one has lost its core.
-constexpr int kSpinsBeforeYield = 4000;
+constexpr int kSpinsBeforeYield = 1000;
 
 uint64_t next_of(uint64_t state) {
   return state & kFieldMask;
