@@ -1,14 +1,12 @@
-// Latent and index caches and the k-pool indexer (glm5_next spec §10): pools are formed as their last token
-// arrives; selection scans scores in tiles with a running top-k, so its workspace does not grow with context.
-#include <cstring>
-
+// The indexer's selection (glm5_next spec §10.3, §10.4): scores in tiles with a running top-k, so that the
+// workspace does not grow with the context.
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/cpu/limits.h"
 #include "kernels/cpu/paged.h"
 #include "kernels/cpu/targets.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kernels/cpu/dsa_index.cpp"
+#define HWY_TARGET_INCLUDE "kernels/cpu/index_select.cpp"
 #include "hwy/foreach_target.h"
 // clang-format off
 #include "kernels/cpu/dots-inl.h"
@@ -18,28 +16,6 @@ HWY_BEFORE_NAMESPACE();
 namespace godwit::cpu {
 namespace HWY_NAMESPACE {
 namespace {
-
-// out[d] = sum_s softmax_s(gate_s[d] + ape[s, d]) key_s[d]; entries[s] = [2, dim] key then gate.
-void pool_keys(const float* const* entries, const float* ape, int64_t pool, int64_t dim, float* out) {
-  const F32 d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < dim; i += lanes) {
-    const int64_t left = dim - i;
-    const auto logit = [&](int64_t s) HWY_ATTR {
-      return hn::Add(load_some(entries[s] + dim + i, left), load_some(ape + s * dim + i, left));
-    };
-    VF largest = logit(0);
-    for (int64_t s = 1; s < pool; ++s) largest = hn::Max(largest, logit(s));
-    VF weights = hn::Zero(d);
-    VF sum = hn::Zero(d);
-    for (int64_t s = 0; s < pool; ++s) {
-      const VF e = exp_of(hn::Sub(logit(s), largest));
-      weights = hn::Add(weights, e);
-      sum = hn::MulAdd(e, load_some(entries[s] + i, left), sum);
-    }
-    store_some(hn::Div(sum, weights), out + i, left);
-  }
-}
 
 // scores[i] = sum_h weight[h] relu(q_h · key_i) for `count` consecutive pooled keys of one page. Heads in
 // order, four keys at a time; every key's sums have the same order.
@@ -86,7 +62,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace godwit::cpu {
 
-HWY_EXPORT(pool_keys);
 HWY_EXPORT(score_page);
 
 namespace {
@@ -94,14 +69,6 @@ namespace {
 constexpr int64_t kSlack = 256;          // candidates collected between two cuts of the running top-k
 constexpr int64_t kTilePools = 1024;     // scored at a time
 constexpr int64_t kSharedPools = 16384;  // one row's scores when all threads score for it
-
-void store_row(std::byte* to, DType dtype, const float* from, int64_t n) {
-  if (dtype == DType::f32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) reinterpret_cast<bf16*>(to)[i] = to_bf16(from[i]);
-}
 
 // One word that orders candidates: higher score first, then lower pool. NaN is below every score.
 uint64_t candidate(float score, int64_t pool) {
@@ -179,46 +146,6 @@ int64_t index_select_shared_floats() {
   return kSharedPools;
 }
 
-void CpuOps::latent_write(const StepView& step, const kernels::LatentWrite& a) {
-  const int64_t row_bytes = a.latent.cols * size_of(a.cache.latent_dtype);
-  for (int32_t i = 0; i < step.sequences; ++i) {
-    const kernels::Sequence& s = step.sequence[i];
-    const Paged pages{step, s};
-    for (int64_t r = 0; r < s.rows; ++r) {
-      const int64_t position = s.first + r;
-      std::byte* to = pages.of(a.cache, position / kernels::kPageTokens) + a.cache.latent_offset +
-                      position % kernels::kPageTokens * row_bytes;
-      store_row(to, a.cache.latent_dtype, a.latent.row<float>(s.row + r), a.latent.cols);
-    }
-  }
-}
-
-void CpuOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
-  const int64_t dim = a.key.cols;
-  const int64_t pools_per_page = kernels::kPageTokens / a.pool;
-  float* const pooled = thread_scratch_[0];
-  for (int32_t i = 0; i < step.sequences; ++i) {
-    const kernels::Sequence& s = step.sequence[i];
-    const Paged pages{step, s};
-    float* ring = reinterpret_cast<float*>(a.cache.ring + s.slot * a.cache.ring_stride);
-    const auto entry = [&](int64_t position) { return ring + position % a.cache.ring_length * 2 * dim; };
-    for (int64_t r = 0; r < s.rows; ++r) {
-      const int64_t position = s.first + r;
-      std::memcpy(entry(position), a.key.row<float>(s.row + r), static_cast<size_t>(dim) * sizeof(float));
-      std::memcpy(entry(position) + dim, a.gate.row<float>(s.row + r),
-                  static_cast<size_t>(dim) * sizeof(float));
-      if ((position + 1) % a.pool != 0) continue;
-      const int64_t p = position / a.pool;
-      const float* entries[kernels::kPageTokens];
-      for (int64_t j = 0; j < a.pool; ++j) entries[j] = entry(p * a.pool + j);
-      HWY_DYNAMIC_DISPATCH(pool_keys)(entries, a.ape, a.pool, dim, pooled);
-      store_row(pages.of(a.cache, p / pools_per_page) + a.cache.pooled_offset +
-                    p % pools_per_page * dim * size_of(a.cache.pooled_dtype),
-                a.cache.pooled_dtype, pooled, dim);
-    }
-  }
-}
-
 void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
   GODWIT_ASSERT(a.heads <= kMaxIndexHeads);
   const int64_t keep = a.topk / a.pool;
@@ -279,26 +206,6 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
     }
     give(a, t, best.finish(a.pools.row<int32_t>(t)));
   }
-}
-
-void CpuOps::dsa_project(const StepView& step, const kernels::DsaProject& a) {
-  const bool indexer = !a.wq_b.empty();
-  // Everything that reads x in one sharing of the pool, then everything that reads the query latent.
-  const kernels::Linear from_x[] = {{a.x, a.q_a, a.q_latent},
-                                    {a.x, a.kv_a, a.latent},
-                                    {a.x, a.weights_proj, a.index_weight},
-                                    {a.x, a.wk, a.index_key},
-                                    {a.x, a.gate, a.index_gate}};
-  linear_many(pool_, {from_x, indexer ? 5u : 2u}, thread_scratch_.data());
-  rms_norm({a.q_latent, a.q_a_norm, a.eps, a.q_latent});
-  rms_norm({a.latent, a.kv_a_norm, a.eps, a.latent});
-  latent_write(step, {a.latent, a.cache});
-  const kernels::Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
-  linear_many(pool_, {from_latent, indexer ? 2u : 1u}, thread_scratch_.data());
-  head_linear({a.q, a.absorb_k, a.heads, a.query});
-  if (!indexer) return;
-  layer_norm({a.index_key, a.k_norm_weight, a.k_norm_bias, a.k_norm_eps, a.index_key});
-  index_write(step, {a.index_key, a.index_gate, a.ape, a.pool, a.cache});
 }
 
 }  // namespace godwit::cpu
