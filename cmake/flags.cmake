@@ -9,6 +9,8 @@ if(CMAKE_SYSTEM_PROCESSOR STREQUAL "x86_64")
   target_compile_options(godwit_flags INTERFACE -march=x86-64-v2)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  # Debian's libfmt is built by GCC, which mangles vformat_to<char> in another way than clang 14.
+  target_compile_definitions(godwit_flags INTERFACE FMT_HEADER_ONLY=1)
   target_compile_options(godwit_flags INTERFACE -Wno-gnu-zero-variadic-macro-arguments)
 endif()
 if(GODWIT_FAULTS)

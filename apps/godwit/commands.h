@@ -13,15 +13,12 @@
 
 namespace godwit {
 
-// Weak: a subcommand whose file is not part of this build is not offered.
-#define GODWIT_COMMAND(name) [[gnu::weak]] void add_##name##_command(CLI::App& app, std::function<int()>& run)
-GODWIT_COMMAND(serve);
-GODWIT_COMMAND(chat);
-GODWIT_COMMAND(inspect);
-GODWIT_COMMAND(debug);
-GODWIT_COMMAND(selftest);
-GODWIT_COMMAND(completion);
-#undef GODWIT_COMMAND
+void add_serve_command(CLI::App& app, std::function<int()>& run);
+void add_chat_command(CLI::App& app, std::function<int()>& run);
+void add_inspect_command(CLI::App& app, std::function<int()>& run);
+void add_debug_command(CLI::App& app, std::function<int()>& run);
+void add_selftest_command(CLI::App& app, std::function<int()>& run);
+void add_completion_command(CLI::App& app, std::function<int()>& run);
 
 // Where each flag of the running command got its value (config/option_layers.h). Set before `run` is called.
 const OptionSources& option_sources();

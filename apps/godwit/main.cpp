@@ -61,7 +61,7 @@ void offer_config_file(CLI::App& command, std::string& config_file) {
   if (command.get_options().size() <= 1) return;  // --help alone
   command.add_option("--config", config_file, "Read flags from a TOML file (also GODWIT_CONFIG)")
       ->type_name("FILE")
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile.description(""));
 }
 
 OptionSources& effective_sources() {
@@ -89,10 +89,9 @@ int main_with(int argc, char** argv) {
 
   std::function<int()> run;
   std::string config_file;
-  using Add = void (*)(CLI::App&, std::function<int()>&);
-  for (Add add : {Add(add_serve_command), Add(add_chat_command), Add(add_inspect_command),
-                  Add(add_debug_command), Add(add_selftest_command), Add(add_completion_command)}) {
-    if (add != nullptr) add(app, run);
+  for (auto* add : {add_serve_command, add_chat_command, add_inspect_command, add_debug_command,
+                    add_selftest_command, add_completion_command}) {
+    add(app, run);
   }
   for (CLI::App* command : app.get_subcommands({})) offer_config_file(*command, config_file);
 

@@ -16,6 +16,7 @@
 #include "config/serve_config.h"
 #include "engine/engine.h"
 #include "server/server.h"
+#include "welcome.h"
 
 namespace godwit {
 namespace {
@@ -92,6 +93,7 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
   };
   constexpr double kMiB = 1 << 20;
   log_info("godwit {}", build_id());
+  for (const auto& [flag, source] : option_sources()) log_info("flag      --{} from {}", flag, source);
   log_info("model     {} from {}", model.names[0], config.model.string());
   log_info("backend   {} ({})", e.backend, e.backend_detail);
   log_info("context   {} tokens, sequences {}, waiting {}", chosen(config.context, e.context),
@@ -104,14 +106,8 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
       "sampling  temperature {}, top_p {} unless a request says otherwise; at most {} tokens unless asked "
       "for",
       model.defaults.temperature, model.defaults.top_p, model.default_max_tokens);
-  const std::string url =
-      fmt::format("http://{}:{}",
-                  config.host.find(':') == config.host.npos ? config.host : "[" + config.host + "]", port);
-  log_info("ready     {}/v1  (chat page: {}/)", url, url);
-  log_info(
-      "try       curl -sN {}/v1/chat/completions -H 'Content-Type: application/json' "
-      "-d '{{\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello\"}}]}}'",
-      url);
+  fmt::print("{}", welcome_text(config, port));
+  std::fflush(stdout);
 }
 
 int serve(ServeConfig config) {

@@ -21,7 +21,7 @@ std::string welcome_text(const ServeConfig& config, uint16_t port) {
   if (host.find(':') != std::string::npos) host = "[" + host + "]";
   const std::string url = fmt::format("http://{}:{}", host, port);
   std::string text = fmt::format(
-      "\n{} is ready on {}  (chat page: {}/)\n\n"
+      "\n{} is ready on {}/v1   chat page: {}/\n\n"
       "  curl {}/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{{\"messages\": [{{\"role\": \"user\", \"content\": \"What is 68 - 5?\"}}], \"temperature\": "
       "0}}'\n\n"

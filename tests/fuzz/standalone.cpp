@@ -1,5 +1,5 @@
-// Runs a fuzz target without libFuzzer: standalone CORPUS_DIR. Every seed is fed as it is, cut short, and with bytes
-// changed by a fixed generator, so that two runs do the same.
+// Runs a fuzz target without libFuzzer: standalone CORPUS_DIR. Every seed is fed as it is, cut short, and
+// with bytes changed by a fixed generator, so that two runs do the same.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -26,15 +26,25 @@ void mutate(std::vector<uint8_t>& bytes, uint64_t& state) {
   for (uint64_t changes = 1 + next(state) % 4; changes > 0 && !bytes.empty(); --changes) {
     const size_t at = next(state) % bytes.size();
     switch (next(state) % 4) {
-      case 0: bytes[at] = static_cast<uint8_t>(next(state)); break;
-      case 1: bytes[at] ^= static_cast<uint8_t>(1u << (next(state) % 8)); break;
-      case 2: bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at)); break;
-      default: bytes.resize(at); break;
+      case 0:
+        bytes[at] = static_cast<uint8_t>(next(state));
+        break;
+      case 1:
+        bytes[at] ^= static_cast<uint8_t>(1u << (next(state) % 8));
+        break;
+      case 2:
+        bytes.erase(bytes.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      default:
+        bytes.resize(at);
+        break;
     }
   }
 }
 
-void feed(const std::vector<uint8_t>& bytes) { LLVMFuzzerTestOneInput(bytes.data(), bytes.size()); }
+void feed(const std::vector<uint8_t>& bytes) {
+  LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
+}
 
 }  // namespace
 
