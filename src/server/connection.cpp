@@ -7,7 +7,6 @@
 #include <array>
 #include <atomic>
 #include <boost/asio/buffer.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include <limits>
 
 #include "base/clock.h"
+#include "server/request_id.h"
 #include "server/request_reader.h"
 
 namespace godwit::server {
@@ -47,12 +47,14 @@ void append_date(std::string& out) {
   out += text;
 }
 
-class Connection final : public ResponseWriter, public std::enable_shared_from_this<Connection> {
+class Connection final : public ResponseWriter,
+                         public IoThread::Resident,
+                         public std::enable_shared_from_this<Connection> {
  public:
-  Connection(asio::io_context& context, asio::ip::tcp::socket socket, std::shared_ptr<ConnectionHost> host)
-      : context_(context),
+  Connection(IoThread& thread, asio::ip::tcp::socket socket, std::shared_ptr<ConnectionHost> host)
+      : thread_(thread),
         socket_(std::move(socket)),
-        timer_(context),
+        timer_(thread.context()),
         host_(std::move(host)),
         reader_(host_->limits.header_bytes, host_->limits.body_bytes) {
     host_->connections.fetch_add(1);
@@ -60,6 +62,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   ~Connection() override { host_->connections.fetch_sub(1); }
 
   void start() {
+    thread_.enter(this);
     error_code ignored;
     socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
     const auto peer = socket_.remote_endpoint(ignored);
@@ -69,7 +72,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   }
 
   // ResponseWriter
-  void post(std::function<void()> work) override { asio::post(context_, std::move(work)); }
+  void post(std::function<void()> work) override { thread_.post(std::move(work)); }
   bool gone() const override { return gone_; }
   void attach(std::shared_ptr<Exchange> exchange) override {
     if (!gone_) exchange_ = std::move(exchange);
@@ -83,6 +86,9 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
     return payload_.size() + writing_payload_.size() > host_->limits.stream_buffer;
   }
   int status() const override { return status_; }
+
+  // IoThread::Resident
+  void cut() override { client_gone(); }
 
  private:
   enum class State : uint8_t { reading, answering, lingering, closed };
@@ -107,7 +113,7 @@ class Connection final : public ResponseWriter, public std::enable_shared_from_t
   void arm_timer();
   void on_timer();
 
-  asio::io_context& context_;
+  IoThread& thread_;
   asio::ip::tcp::socket socket_;
   asio::steady_timer timer_;
   std::shared_ptr<ConnectionHost> host_;
@@ -223,6 +229,7 @@ void Connection::enter_answering() {
 void Connection::refuse(const Error& error) {
   enter_answering();
   received_ns_ = now_ns();
+  request_id_ = request_id_of("");
   in_.clear();
   HttpResponse response = host_->error_response(error);
   response.close = true;
@@ -256,8 +263,7 @@ void Connection::append_head(const HttpResponse& response, bool streamed) {
                  reason_phrase(response.status));
   append_date(raw_);
   fmt::format_to(std::back_inserter(raw_),
-                 "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n",
-                 request_id_.empty() ? "-" : request_id_, ms);
+                 "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n", request_id_, ms);
   for (const auto& [name, value] : response.headers) {
     fmt::format_to(std::back_inserter(raw_), "{}: {}\r\n", name, value);
   }
@@ -390,6 +396,7 @@ void Connection::close() {
   if (state_ == State::answering) host_->exchanges.fetch_sub(1);
   state_ = State::closed;
   gone_ = true;
+  thread_.leave(this);
   timer_.cancel();
   error_code ignored;
   socket_.close(ignored);
@@ -431,9 +438,8 @@ void Connection::on_timer() {
 
 }  // namespace
 
-void serve_connection(asio::io_context& context, asio::ip::tcp::socket socket,
-                      std::shared_ptr<ConnectionHost> host) {
-  std::make_shared<Connection>(context, std::move(socket), std::move(host))->start();
+void serve_connection(IoThread& thread, asio::ip::tcp::socket socket, std::shared_ptr<ConnectionHost> host) {
+  std::make_shared<Connection>(thread, std::move(socket), std::move(host))->start();
 }
 
 }  // namespace godwit::server

@@ -6,13 +6,13 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 #include "server/http.h"
+#include "server/io_thread.h"
 
 namespace godwit::server {
 
@@ -27,9 +27,9 @@ struct ConnectionHost {
   std::atomic<int64_t> exchanges{0};    // requests whose answer is not yet sent whole
 };
 
-// Starts serving `socket`; the connection owns itself until it ends. `context` must be run by one thread: the
-// connection does no locking of its own.
-void serve_connection(boost::asio::io_context& context, boost::asio::ip::tcp::socket socket,
+// Starts serving `socket`, which belongs to the thread's context; on that thread. The connection owns itself
+// until it ends, and does no locking of its own.
+void serve_connection(IoThread& thread, boost::asio::ip::tcp::socket socket,
                       std::shared_ptr<ConnectionHost> host);
 
 }  // namespace godwit::server

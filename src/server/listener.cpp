@@ -1,12 +1,10 @@
 #include "server/listener.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <thread>
 #include <vector>
 
 #include "base/log.h"
@@ -17,12 +15,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 struct Listener::Impl {
-  struct Thread {
-    asio::io_context context{1};
-    asio::executor_work_guard<asio::io_context::executor_type> guard = asio::make_work_guard(context);
-    std::thread thread;
-  };
-  std::vector<std::unique_ptr<Thread>> threads;
+  std::vector<std::unique_ptr<IoThread>> threads;
   std::unique_ptr<asio::ip::tcp::acceptor> acceptor;
   std::unique_ptr<asio::steady_timer> retry;
   std::shared_ptr<ConnectionHost> host = std::make_shared<ConnectionHost>();
@@ -30,18 +23,18 @@ struct Listener::Impl {
   bool stopped = false;
 
   void accept();
-  void on_accept(const error_code& ec, asio::ip::tcp::socket socket, Thread& thread);
-  static void run(asio::io_context& context);
+  void on_accept(const error_code& ec, asio::ip::tcp::socket socket, IoThread& thread);
 };
 
 void Listener::Impl::accept() {
-  Thread& thread = *threads[next++ % threads.size()];
-  acceptor->async_accept(thread.context, [this, &thread](const error_code& ec, asio::ip::tcp::socket socket) {
-    on_accept(ec, std::move(socket), thread);
-  });
+  IoThread& thread = *threads[next++ % threads.size()];
+  acceptor->async_accept(thread.context(),
+                         [this, &thread](const error_code& ec, asio::ip::tcp::socket socket) {
+                           on_accept(ec, std::move(socket), thread);
+                         });
 }
 
-void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socket, Thread& thread) {
+void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socket, IoThread& thread) {
   if (ec == asio::error::operation_aborted) return;
   if (ec) {  // out of descriptors, or the client was faster: try again, but do not spin
     log_warn("accept failed: {}; trying again", ec.message());
@@ -60,22 +53,25 @@ void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socke
     socket.write_some(asio::buffer(kBusy.data(), kBusy.size()), ignored);
   } else {
     auto moved = std::make_shared<asio::ip::tcp::socket>(std::move(socket));
-    asio::post(thread.context, [&context = thread.context, moved, host = host] {
-      serve_connection(context, std::move(*moved), host);
-    });
+    thread.post([&thread, moved, host = host] { serve_connection(thread, std::move(*moved), host); });
   }
   accept();
 }
 
-void Listener::Impl::run(asio::io_context& context) {
-  while (!context.stopped()) {
-    try {
-      context.run();
-    } catch (const std::exception& e) {  // a bug of ours must cost one exchange, not the thread
-      log_error("exception on an I/O thread: {}", e.what());
-    }
-  }
+namespace {
+
+// A connection is a descriptor; the usual soft limit of 1,024 is below what we allow.
+void raise_descriptor_limit(size_t connections) {
+  constexpr rlim_t kOthers = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = std::min<rlim_t>(limit.rlim_max, connections + kOthers);
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = wanted;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
+
+}  // namespace
 
 Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Listener::~Listener() {
@@ -85,11 +81,12 @@ Listener::~Listener() {
 Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handler handler,
                                                   std::function<HttpResponse(const Error&)> error_response) {
   auto impl = std::make_unique<Impl>();
+  raise_descriptor_limit(options.limits.connections);
   impl->host->limits = options.limits;
   impl->host->handler = std::move(handler);
   impl->host->error_response = std::move(error_response);
   for (int i = 0; i < std::max(1, options.threads); ++i) {
-    impl->threads.push_back(std::make_unique<Impl::Thread>());
+    impl->threads.push_back(std::make_unique<IoThread>());
   }
 
   error_code ec;
@@ -98,8 +95,8 @@ Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handle
     return make_error(ErrorCode::usage, "--host", "'{}' is not an IPv4 or IPv6 address", options.host);
   }
   const asio::ip::tcp::endpoint endpoint(address, options.port);
-  impl->acceptor = std::make_unique<asio::ip::tcp::acceptor>(impl->threads[0]->context);
-  impl->retry = std::make_unique<asio::steady_timer>(impl->threads[0]->context);
+  impl->acceptor = std::make_unique<asio::ip::tcp::acceptor>(impl->threads[0]->context());
+  impl->retry = std::make_unique<asio::steady_timer>(impl->threads[0]->context());
   impl->acceptor->open(endpoint.protocol(), ec);
   if (!ec) impl->acceptor->set_option(asio::socket_base::reuse_address(true), ec);
   if (!ec) impl->acceptor->bind(endpoint, ec);
@@ -109,9 +106,7 @@ Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handle
                       options.port, ec.message());
   }
   impl->accept();
-  for (auto& thread : impl->threads) {
-    thread->thread = std::thread([&context = thread->context] { Impl::run(context); });
-  }
+  for (auto& thread : impl->threads) thread->start();
   return std::unique_ptr<Listener>(new Listener(std::move(impl)));
 }
 
@@ -133,8 +128,7 @@ void Listener::begin_closing() {
 void Listener::stop() {
   if (impl_->stopped) return;
   impl_->stopped = true;
-  for (auto& thread : impl_->threads) thread->context.stop();
-  for (auto& thread : impl_->threads) thread->thread.join();
+  for (auto& thread : impl_->threads) thread->stop();
 }
 
 }  // namespace godwit::server

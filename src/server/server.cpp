@@ -29,6 +29,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
 
 Server::~Server() {
   if (listener_) listener_->stop();
+  context_->workers.stop();  // their jobs hold connections, which end before the threads they live on
 }
 
 void Server::drain(int64_t timeout_ms) {

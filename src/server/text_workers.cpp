@@ -14,10 +14,15 @@ TextWorkers::TextWorkers(int threads, size_t waiting)
 }
 
 TextWorkers::~TextWorkers() {
+  stop();
+}
+
+void TextWorkers::stop() {
   stopping_ = true;
   short_.close();
   long_.close();
   for (auto& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool TextWorkers::submit(size_t body_bytes, std::function<void()> job) {

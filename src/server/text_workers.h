@@ -21,7 +21,9 @@ class TextWorkers {
 
   // threads >= 1 for short work; the slow lane has one more. `waiting`: jobs each lane may hold.
   TextWorkers(int threads, size_t waiting);
-  ~TextWorkers();  // runs what is queued, then ends
+  ~TextWorkers();
+
+  void stop();  // runs what is queued, then ends the threads
 
   // False when the lane is full: answer 429.
   bool submit(size_t body_bytes, std::function<void()> job);
