@@ -40,7 +40,7 @@ class Writer {
         out_ += v.as_bool() ? "true" : "false";
         return;
       case Json::Kind::integer:
-        fmt::format_to(std::back_inserter(out_), "{}", v.as_integer());
+        out_ += std::to_string(v.as_integer());
         return;
       case Json::Kind::big_integer:
         out_ += v.as_big_integer();
@@ -118,7 +118,13 @@ class Writer {
 };
 
 void append_unit(std::string& out, uint32_t unit) {
-  fmt::format_to(std::back_inserter(out), "\\u{:04x}", unit);
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  out += {'\\',
+          'u',
+          kDigits[unit >> 12],
+          kDigits[(unit >> 8) & 15],
+          kDigits[(unit >> 4) & 15],
+          kDigits[unit & 15]};
 }
 
 }  // namespace
