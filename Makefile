@@ -29,8 +29,8 @@ test: deps-test build ## Build and run every test (CI=1: also what .ci/run adds)
 check: build ## Unit tests only, about a minute
 	@$(ctest) -L '^unit$$'
 
-bench: build ## Run the benchmarks (bench/*_bench.cpp)
-	@shopt -s nullglob; for program in build/bench/*_bench; do echo "== $$program"; "$$program"; done
+bench: build ## Run every program of bench/ with its defaults
+	@for program in $$(find build/bench -maxdepth 1 -type f -executable | sort); do echo "== $$program"; "$$program"; done
 
 install: deps-build ## Install under PREFIX (default /usr/local), built without tests and fault points
 	@cmake --preset install -DCMAKE_INSTALL_PREFIX=$(PREFIX)
