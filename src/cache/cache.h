@@ -1,14 +1,18 @@
-// Cache: who holds which pages and state slots (design §9). A plain data structure: it knows indices, never
-// tensors. A request holds a Lease from admission to its end; the lease is the only way to pages and slots,
-// and giving it back is the only way they are freed.
+// Cache: who holds which pages and state slots, and which prefixes can be reused (design §9). A plain data
+// structure: it knows indices and ids, never tensors. A request holds a Lease from admission to its end; the
+// lease is the only way to pages and slots, and giving it back is the only way they are freed.
+//
+// KDA state makes a prefix reusable only where a state snapshot exists. Pages and the snapshot at a boundary
+// become visible to others in one commit, after the step that wrote them; only prompt rows are ever
+// committed.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "cache/index_pool.h"
+#include "cache/prefix_tree.h"
 
 namespace godwit::cache {
 
@@ -22,44 +26,74 @@ constexpr int64_t pages_for(int64_t tokens) {
 enum class MissReason : uint8_t { none, disabled, too_short, no_snapshot, evicted, first_difference };
 
 struct Lease {
-  int32_t slot = -1;           // -1: holds nothing
+  int32_t slot = kNone;        // kNone: holds nothing
   std::vector<int32_t> pages;  // page i holds positions [64 i, 64 i + 64)
+  int32_t shared = 0;          // the first so many pages are blocks of the tree, read by others too
+  uint64_t salt = 0;           // keeps tenants' prefixes apart
   int64_t cached = 0;          // leading tokens that need no prefill, a multiple of 64
-  int32_t restore = -1;        // snapshot to restore into `slot` before the first row; -1 = none
+  int32_t restore = kNone;     // snapshot to restore into `slot` before the first row
+  int64_t branch = 0;          // deepest boundary that matched without a snapshot: prefill ends a slice there
+  int64_t last_snapshot = 0;   // position of the newest snapshot on its path
+  int32_t pending = kNone;     // snapshot being written by the planned step …
+  int64_t pending_position = 0;  // … at this position
   MissReason miss = MissReason::disabled;
   int64_t first_difference_at = -1;
 
-  bool held() const { return slot >= 0; }
+  bool held() const { return slot != kNone; }
   int64_t tokens() const { return static_cast<int64_t>(pages.size()) * kPageTokens; }
 };
 
 struct CacheSizes {
-  int32_t pages = 0;  // with the reserved page 0
-  int32_t slots = 0;  // with the reserved slot 0
+  int32_t pages = 0;      // with the reserved page 0
+  int32_t slots = 0;      // with the reserved slot 0
+  int32_t snapshots = 0;  // 0: no prefix is ever reused
 };
 
 class Cache {
  public:
   explicit Cache(const CacheSizes& sizes);
 
-  // Takes a slot and pages for `tokens` positions, or nothing at all. `lease.pages` must have the capacity.
+  // The largest boundary a hit may have: at least one prompt row is left to run (design §9).
+  static int64_t last_boundary(int64_t prompt) { return (prompt - 1) / kPageTokens * kPageTokens; }
+
+  // Takes a slot, what can be reused of `prompt`, and pages for `tokens` positions in all; or nothing at all.
+  // `lease.pages` must have the capacity, lease.salt be set.
   bool acquire(std::span<const int32_t> prompt, int64_t tokens, Lease& lease);
-  // More pages, up to `tokens` positions; all or nothing.
+  // More pages, up to `tokens` positions; all or nothing. Drops cached branches for them.
   bool grow(Lease& lease, int64_t tokens);
   void release(Lease& lease);
 
-  // The one commit point: what prefill has written of [0, position) becomes visible to later requests, as a
-  // unit.
-  void commit(const Lease& lease, std::span<const int32_t> prompt, int64_t position);
+  // The planned step restores lease.restore: the snapshot may be dropped again after it.
+  void restored(Lease& lease);
+  // A snapshot for the planned step to write at `position`, or kNone when none can be had.
+  int32_t reserve_snapshot(Lease& lease, int64_t position);
+  // The one commit point, after the step: the prompt's blocks up to `position` and the pending snapshot
+  // become visible.
+  void commit(Lease& lease, std::span<const int32_t> prompt, int64_t position);
 
-  int32_t pages_used() const { return pages_.used(); }
+  // Forgets every prefix that no running request reads.
+  void flush();
+
+  int32_t pages_used() const { return pages_.used() - tree_.unreferenced(); }  // held by leases
+  int32_t pages_cached() const { return tree_.unreferenced(); }
   int32_t pages_capacity() const { return pages_.capacity(); }
   int32_t slots_used() const { return slots_.used(); }
   int32_t slots_capacity() const { return slots_.capacity(); }
+  int32_t snapshots_used() const { return snapshots_.used(); }
+  uint64_t evictions() const { return evictions_; }  // pages dropped from the tree
 
  private:
+  void look_up(std::span<const int32_t> prompt, Lease& lease);
+  bool make_room(int64_t pages);
+  bool drop_branch();
+
   IndexPool pages_;
   IndexPool slots_;
+  IndexPool snapshots_;
+  PrefixTree tree_;
+  bool reuse_;
+  uint64_t evictions_ = 0;
+  std::vector<int32_t> freed_pages_, freed_snapshots_;  // scratch of drop_branch
 };
 
 }  // namespace godwit::cache

@@ -85,6 +85,7 @@ Result<void> Engine::submit(Request request) {
   s->priority = request.priority;
   s->deadline_ns = request.deadline_ns;
   s->submitted_ns = clock_.now_ns();
+  s->lease.salt = request.cache_salt;
   s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(total)));
   s->owner = record.release();
   if (!inbox_.try_push(std::move(s))) {

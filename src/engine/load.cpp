@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "engine/engine.h"
+#include "model/glm5_next/dims.h"
 #include "weights/inventory.h"
 
 namespace godwit::engine {
@@ -12,6 +13,16 @@ constexpr int64_t kGrid = kernels::kPageTokens;
 
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
+}
+
+// A quarter as many bytes for state snapshots as for pages: a prefix needs both, and a snapshot weighs as much as
+// thousands of tokens of pages.
+int64_t snapshots_for(const TextConfig& text, const ShardPlan& shards, const model::ModelOptions& m) {
+  const model::StateLayout layout =
+      model::plan_state(text, model::rank_dims(text, shards), m.limits, m.kv_dtype);
+  constexpr int64_t kFewest = 16, kMost = 4096;
+  return std::clamp(m.pages * layout.page_bytes / 4 / std::max<int64_t>(layout.committed_bytes, 1), kFewest,
+                    kMost);
 }
 
 }  // namespace
@@ -32,7 +43,8 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options,
   report(0.05, "reading tensor headers");
   GODWIT_ASSIGN(Checkpoint checkpoint, Checkpoint::open(options.model_dir));
   report(0.2, "checking every tensor");
-  GODWIT_ASSIGN(const CheckReport checked, check_checkpoint(checkpoint, make_inventory(config), NextnUse::optional));
+  GODWIT_ASSIGN(const CheckReport checked,
+                check_checkpoint(checkpoint, make_inventory(config), NextnUse::optional));
   if (!checked.nextn_missing.empty())
     log_warn("the draft (NextN) block lacks {} tensors, the first is {}; the engine does not draft",
              checked.nextn_missing.size(), checked.nextn_missing.front());
@@ -74,12 +86,13 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   m.limits.sampled_rows = limits.max_sequences;
   m.pages = cache_tokens / kGrid + 1;
   m.slots = limits.max_sequences + 1;
+  m.snapshots = snapshots_for(text, shards, m);
   GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m));
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
   model_->set_vocabulary(has_token, stop_ids);
-  cache_ = std::make_unique<cache::Cache>(
-      cache::CacheSizes{static_cast<int32_t>(m.pages), static_cast<int32_t>(m.slots)});
+  cache_ = std::make_unique<cache::Cache>(cache::CacheSizes{
+      static_cast<int32_t>(m.pages), static_cast<int32_t>(m.slots), static_cast<int32_t>(m.snapshots)});
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
 

@@ -131,17 +131,31 @@ void Scheduler::plan_decode(StepPlan& plan) {
   }
 }
 
+// Where the next slice of a prompt ends: within the budget, on the grid unless it ends the prompt, and not
+// past a boundary that gets a snapshot (design §9: the last boundary before the prompt's end, and a branch
+// point).
+int64_t Scheduler::slice_end(const Sequence& s, int64_t budget) const {
+  int64_t end = std::min(s.prompt_tokens, s.computed + budget);
+  for (const int64_t edge : {s.lease.branch, cache::Cache::last_boundary(s.prompt_tokens)})
+    if (edge > s.computed) end = std::min(end, edge);
+  return end == s.prompt_tokens ? end : end / kernels::kPageTokens * kernels::kPageTokens;
+}
+
 void Scheduler::plan_prefill(StepPlan& plan) {
   int64_t budget = limits_.prefill_tokens;
   for (auto& s : running_) {
     if (budget <= 0) return;
     if (s->paused || s->decoding()) continue;
-    int64_t rows = s->prompt_tokens - s->computed;
-    // A slice that does not end the prompt ends on the grid (design §2, gate chunked = whole).
-    if (rows > budget) rows = budget / kernels::kPageTokens * kernels::kPageTokens;
-    if (rows == 0) return;
-    budget -= rows;
-    add_rows(plan, *s, kernels::RowKind::prefill, rows);
+    const int64_t end = slice_end(*s, budget);
+    if (end == s->computed) return;
+    budget -= end - s->computed;
+    add_rows(plan, *s, kernels::RowKind::prefill, end - s->computed);
+    if (end % kernels::kPageTokens != 0) continue;
+    const bool edge = end == s->lease.branch || end == s->prompt_tokens ||
+                      end == cache::Cache::last_boundary(s->prompt_tokens);
+    if (!edge && end - s->lease.last_snapshot < limits_.snapshot_stride) continue;
+    const int32_t snapshot = cache_.reserve_snapshot(s->lease, end);
+    if (snapshot >= 0) plan.saves.push_back({s->lease.slot, snapshot, end});
   }
 }
 
@@ -158,7 +172,7 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
   p.sampled_rows = s.computed + rows == s.size() ? 1 : 0;
   if (s.lease.restore >= 0) {
     plan.restores.push_back({s.lease.slot, s.lease.restore, s.lease.cached});
-    s.lease.restore = -1;
+    cache_.restored(s.lease);
   }
   plan.ids.insert(plan.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + s.computed + rows);
   plan.pages.insert(plan.pages.end(), s.lease.pages.begin(), s.lease.pages.begin() + p.pages);

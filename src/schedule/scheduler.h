@@ -25,6 +25,9 @@ struct ScheduleLimits {
   int64_t max_waiting = 0;
   int64_t prefill_tokens = 0;  // prompt rows a step may carry; a multiple of 64
   int64_t forced_rows = 64;    // forced rows a step may carry
+  // Prompt tokens between snapshots that only mark the end of a slice. A snapshot costs as much memory as the
+  // cache entries of 2,800 to 5,500 tokens of the real model (design §9), so closer ones would not pay.
+  int64_t snapshot_stride = 4096;
 };
 
 // What happened to a sequence. Called on the engine thread while a step is applied.
@@ -68,6 +71,7 @@ class Scheduler {
   bool reserve(size_t index, int64_t tokens);
   void preempt(size_t index);
   void plan_decode(StepPlan& plan);
+  int64_t slice_end(const Sequence& s, int64_t budget) const;
   void plan_prefill(StepPlan& plan);
   void add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int64_t rows);
   void end(size_t index, FinishReason reason, int32_t stop_id, std::optional<Error> error);

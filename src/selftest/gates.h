@@ -16,4 +16,8 @@ Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOpt
 // Ids replayed as forced rows, several a step, give the logits of decoding them one by one.
 Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOptions& options);
 
+// Through the whole engine: a prefix hit gives the tokens and logprobs of a cold run, bit for bit, greedy and
+// seeded.
+Result<Report> gate_cached(const std::filesystem::path& model_dir, const RigOptions& options);
+
 }  // namespace godwit::selftest

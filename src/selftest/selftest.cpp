@@ -66,6 +66,7 @@ std::vector<Check> make_checks() {
   add_gate(out, "chunked", gate_chunked, "any prefill slicing gives the same bits");
   add_gate(out, "batched", gate_batched, "company in a step changes no bit");
   add_gate(out, "forced", gate_forced, "forced rows give the bits of decoding");
+  add_gate(out, "cached", gate_cached, "a prefix hit gives the bits of a cold run");
   return out;
 }
 

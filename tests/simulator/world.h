@@ -22,11 +22,12 @@ struct Ended {
 
 class World final : public schedule::Listener {
  public:
-  World(const schedule::ScheduleLimits& limits, int32_t pages, std::vector<int32_t> stop_ids = {})
+  World(const schedule::ScheduleLimits& limits, int32_t pages, std::vector<int32_t> stop_ids = {},
+        int32_t snapshots = 0)
       : limits_(limits),
-        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1}),
+        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots}),
         scheduler_(limits, cache_, std::move(stop_ids), clock_, *this),
-        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, 0) {}
+        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots) {}
 
   std::unique_ptr<schedule::Sequence> make(std::vector<int32_t> prompt, int64_t max_tokens) {
     auto s = std::make_unique<schedule::Sequence>();
@@ -72,7 +73,11 @@ class World final : public schedule::Listener {
     return true;
   }
 
-  void on_admit(schedule::Sequence&) override { ++admissions; }
+  void on_admit(schedule::Sequence& s) override {
+    ++admissions;
+    admitted[s.number] = {s.lease.cached, s.lease.miss, s.lease.first_difference_at};
+    cached_tokens += s.lease.cached;
+  }
   void on_token(schedule::Sequence&, const sample::Sampled&) override { ++tokens; }
   void on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason reason, int32_t,
               std::optional<Error> error) override {
@@ -85,7 +90,14 @@ class World final : public schedule::Listener {
   const schedule::StepPlan& plan() const { return plan_; }
   int64_t longest_prefill() const { return longest_prefill_; }
 
+  struct Admitted {
+    int64_t cached = 0;
+    cache::MissReason miss = cache::MissReason::none;
+    int64_t first_difference_at = -1;
+  };
+  std::map<uint64_t, Admitted> admitted;
   std::map<uint64_t, Ended> ended;
+  int64_t cached_tokens = 0;
   int64_t admissions = 0;
   int64_t tokens = 0;
 

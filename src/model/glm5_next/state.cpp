@@ -1,5 +1,7 @@
 #include "model/glm5_next/state.h"
 
+#include "base/fault.h"
+
 namespace godwit::model {
 namespace {
 
@@ -117,6 +119,11 @@ void RankState::save(int32_t slot, int32_t snapshot) {
 void RankState::restore(int32_t slot, int32_t snapshot) {
   memory_.copy(slots_ + slot * layout_.slot_bytes, snapshots_ + snapshot * layout_.committed_bytes,
                layout_.committed_bytes);
+  // Mutants of the gate cached = cold (design §2): each must make it fail.
+  if (!layout_.kda.empty() && GODWIT_FAULT("mutant.window"))
+    memory_.zero(slots_ + slot * layout_.slot_bytes + layout_.kda[0].window, 64);
+  if (!layout_.kda.empty() && GODWIT_FAULT("mutant.state"))
+    memory_.zero(slots_ + slot * layout_.slot_bytes + layout_.kda[0].state, 64);
 }
 
 }  // namespace godwit::model

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "base/fault.h"
-#include "reader.h"
+#include "engine/reader.h"
 
 namespace godwit::engine {
 namespace {

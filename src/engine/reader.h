@@ -1,4 +1,4 @@
-// Reader: the other end of a TokenSink, for tests.
+// Reader: the other end of a TokenSink for whoever may block: self tests, benches and unit tests.
 #pragma once
 
 #include <chrono>

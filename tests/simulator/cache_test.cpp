@@ -1,0 +1,187 @@
+// The hybrid prefix cache under the real schedule: a hit never changes a token, and every miss says why.
+#include <gtest/gtest.h>
+
+#include "world.h"
+
+namespace godwit::simulator {
+namespace {
+
+using cache::MissReason;
+
+schedule::ScheduleLimits limits() {
+  return {.context = 8192,
+          .max_sequences = 4,
+          .max_waiting = 100,
+          .prefill_tokens = 256,
+          .forced_rows = 16,
+          .snapshot_stride = 1024};
+}
+
+// Sends a prompt through an idle world.
+uint64_t ask(World& w, std::vector<int32_t> prompt, int64_t most, uint64_t salt = 0) {
+  auto s = w.make(std::move(prompt), most);
+  s->lease.salt = salt;
+  const uint64_t number = w.add(std::move(s));
+  w.run();
+  EXPECT_TRUE(World::as_alone(w.ended[number], number)) << "request " << number;
+  return number;
+}
+
+TEST(PrefixCache, TheSamePromptHitsToItsLastBoundary) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(1);
+  for (const int64_t length : {65, 128, 129, 1000, 3000}) {
+    const auto prompt = random_prompt(random, length);
+    const uint64_t cold = ask(w, prompt, 5);
+    EXPECT_EQ(w.admitted[cold].cached, 0);
+    const uint64_t warm = ask(w, prompt, 5);
+    EXPECT_EQ(w.admitted[warm].cached, (length - 1) / 64 * 64) << length;
+    EXPECT_EQ(w.admitted[warm].miss, MissReason::none);
+  }
+}
+
+TEST(PrefixCache, TheNextTurnHitsEverythingTheLastPromptHad) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(2);
+  std::vector<int32_t> history = random_prompt(random, 500);
+  int64_t replayable = 0, cached = 0, last = 0;
+  for (int turn = 0; turn < 8; ++turn) {
+    const uint64_t n = ask(w, history, 40);
+    if (turn > 0) {
+      replayable += last / 64 * 64;
+      cached += w.admitted[n].cached;
+    }
+    last = static_cast<int64_t>(history.size());
+    history = w.ended[n].tokens;
+    const auto user = random_prompt(random, 60);
+    history.insert(history.end(), user.begin(), user.end());
+  }
+  EXPECT_EQ(cached, replayable);
+}
+
+TEST(PrefixCache, ABranchWithoutASnapshotMakesOneForTheNext) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(3);
+  const auto trunk = random_prompt(random, 640);
+  const auto with = [&](int64_t length) {
+    auto p = trunk;
+    const auto rest = random_prompt(random, length);
+    p.insert(p.end(), rest.begin(), rest.end());
+    return p;
+  };
+  ask(w, with(300), 3);
+  const uint64_t second = ask(w, with(300), 3);
+  EXPECT_EQ(w.admitted[second].cached, 0);
+  EXPECT_EQ(w.admitted[second].miss, MissReason::no_snapshot);
+  const uint64_t third = ask(w, with(300), 3);
+  EXPECT_EQ(w.admitted[third].cached, 640);
+  EXPECT_EQ(w.admitted[third].miss, MissReason::first_difference);
+  EXPECT_GE(w.admitted[third].first_difference_at, 640);
+}
+
+TEST(PrefixCache, EveryMissSaysWhy) {
+  World off(limits(), 256);
+  std::mt19937 random(4);
+  EXPECT_EQ(off.admitted[ask(off, random_prompt(random, 200), 2)].miss, MissReason::disabled);
+  World w(limits(), 256, {}, 16);
+  EXPECT_EQ(w.admitted[ask(w, random_prompt(random, 64), 2)].miss, MissReason::too_short);
+  auto a = random_prompt(random, 200);
+  ask(w, a, 2);
+  a[100] = (a[100] + 1) % kVocabulary;
+  const uint64_t changed = ask(w, a, 2);
+  EXPECT_EQ(w.admitted[changed].miss, MissReason::no_snapshot) << "64 tokens match, the snapshot is at 192";
+  const auto first = random_prompt(random, 200);
+  ask(w, first, 2);
+  auto other = first;
+  other[10] = (other[10] + 1) % kVocabulary;
+  const uint64_t early = ask(w, other, 2);
+  EXPECT_EQ(w.admitted[early].miss, MissReason::first_difference);
+  EXPECT_EQ(w.admitted[early].first_difference_at, 10);
+  ask(w, random_prompt(random, 6000), 2);
+  for (int i = 0; i < 5; ++i) ask(w, random_prompt(random, 6000), 2);  // pushes the first ones out
+  EXPECT_EQ(w.admitted[ask(w, first, 2)].miss, MissReason::evicted);
+}
+
+TEST(PrefixCache, SaltsKeepTenantsApart) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(5);
+  const auto prompt = random_prompt(random, 700);
+  ask(w, prompt, 3, 1);
+  EXPECT_EQ(w.admitted[ask(w, prompt, 3, 2)].cached, 0);
+  EXPECT_EQ(w.admitted[ask(w, prompt, 3, 1)].cached, 640);
+}
+
+TEST(PrefixCache, FlushForgetsEverythingAndLeaksNothing) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(6);
+  const auto prompt = random_prompt(random, 700);
+  ask(w, prompt, 3);
+  EXPECT_GT(w.cache().pages_cached(), 0);
+  w.cache().flush();
+  EXPECT_EQ(w.cache().pages_cached(), 0);
+  EXPECT_EQ(w.cache().snapshots_used(), 0);
+  EXPECT_EQ(w.admitted[ask(w, prompt, 3)].cached, 0);
+}
+
+TEST(PrefixCache, TwoRequestsWithOnePromptShareItsPages) {
+  World w(limits(), 256, {}, 16);
+  std::mt19937 random(7);
+  const auto prompt = random_prompt(random, 1000);
+  const uint64_t a = w.add(w.make(prompt, 200)), b = w.add(w.make(prompt, 200));
+  for (int i = 0; i < 20; ++i) w.step();
+  // 15 shared blocks, and each its own rest: the last 40 prompt tokens and up to 200 drawn ones.
+  EXPECT_LE(w.cache().pages_used(), 15 + 2 * 4);
+  w.run();
+  EXPECT_TRUE(World::as_alone(w.ended[a], a));
+  EXPECT_TRUE(World::as_alone(w.ended[b], b));
+}
+
+// Sessions that grow, branch and leave, in pools far too small for them: thousands of hits, evictions and
+// preemptions.
+TEST(PrefixCache, RandomSessionsInTinyPoolsGetTheTokensTheyGetAlone) {
+  schedule::ScheduleLimits l = limits();
+  l.max_sequences = 6;
+  l.snapshot_stride = 512;
+  for (const int32_t snapshots : {2, 7, 40}) {
+    World w(l, 200, {}, snapshots);
+    std::mt19937 random(static_cast<uint32_t>(8 + snapshots));
+    std::vector<std::vector<int32_t>> sessions(12);
+    std::map<uint64_t, size_t> session_of;
+    for (int64_t step = 0; step < 12000; ++step) {
+      if (random() % 6 == 0) {
+        const size_t i = random() % sessions.size();
+        auto& history = sessions[i];
+        if (history.size() > 2500 || random() % 20 == 0)
+          history.resize(
+              std::min<size_t>(history.size(), random() % 3 * 64 * (random() % 8)));  // a new or cut session
+        const auto user = random_prompt(random, 1 + static_cast<int64_t>(random() % 300));
+        history.insert(history.end(), user.begin(), user.end());
+        auto s = w.make(history, 1 + static_cast<int64_t>(random() % 80));
+        s->lease.salt = random() % 10 == 0 ? 1 : 0;
+        if (const uint64_t n = w.add(std::move(s))) session_of[n] = i;
+      }
+      w.scheduler().for_each([&](schedule::Sequence& s) {
+        s.paused = random() % 10 == 0;
+        s.cancelled = s.cancelled || random() % 4000 == 0;
+      });
+      w.step();
+      for (const auto& [n, i] : session_of)
+        if (w.ended.contains(n) && w.ended[n].tokens.size() > sessions[i].size() && random() % 2 == 0)
+          sessions[i] = w.ended[n].tokens;  // the client replays the answer
+      std::erase_if(session_of, [&](const auto& e) { return w.ended.contains(e.first); });
+      ASSERT_LE(w.cache().pages_used() + w.cache().pages_cached(), 200);
+    }
+    w.scheduler().for_each([](schedule::Sequence& s) { s.paused = false; });
+    w.run();
+    EXPECT_GT(w.cached_tokens, 10000) << snapshots << " snapshots";
+    EXPECT_GT(w.cache().evictions(), 1000u);
+    EXPECT_EQ(w.cache().pages_used(), 0);
+    for (const auto& [number, e] : w.ended) ASSERT_TRUE(World::as_alone(e, number)) << "request " << number;
+    w.cache().flush();
+    EXPECT_EQ(w.cache().pages_cached(), 0);
+    EXPECT_EQ(w.cache().snapshots_used(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace godwit::simulator
