@@ -71,13 +71,18 @@ int run_client(int port_pipe, int streams, int tokens) {
   return whole == streams ? 0 : 5;
 }
 
-double cpu_seconds() {
+struct Cpu {
+  double user = 0;
+  double system = 0;
+};
+
+Cpu cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& t) {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
 }
 
 double resident_mib() {
@@ -133,7 +138,7 @@ int main(int argc, char** argv) {
   if (!server) return 1;
   (*server)->set_model(model);
 
-  const double cpu_before = cpu_seconds();
+  const Cpu before = cpu_seconds();
   const int64_t fake_before = service->cpu_ns_;
   const double memory_before = resident_mib();
   const auto start = std::chrono::steady_clock::now();
@@ -149,11 +154,16 @@ int main(int argc, char** argv) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   const double fake = static_cast<double>(service->cpu_ns_ - fake_before) * 1e-9;
-  const double cpu = cpu_seconds() - cpu_before - fake;
+  const Cpu after = cpu_seconds();
+  const double system = after.system - before.system;
+  const double cpu = after.user - before.user + system - fake;
   fmt::print("streams {} x {} tokens, all ended with [DONE]: {}\n", streams, tokens,
              WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "yes" : "NO");
-  fmt::print("server CPU per token   {:.2f} us   (replaying thread, not counted: {:.2f} us)\n",
-             cpu * 1e6 / static_cast<double>(total), fake * 1e6 / static_cast<double>(total));
+  const double per_token = 1e6 / static_cast<double>(total);
+  fmt::print(
+      "server CPU per token   {:.2f} us   (replaying thread, not counted: {:.2f} us; kernel, all threads: "
+      "{:.2f} us)\n",
+      cpu * per_token, fake * per_token, system * per_token);
   fmt::print("throughput             {:.0f} tokens/s\n", static_cast<double>(total) / seconds);
   fmt::print("resident               {:.1f} MiB before, {:.1f} half-way, {:.1f} at most\n", memory_before,
              memory_half, memory_peak);

@@ -28,7 +28,8 @@ class Server:
         self.log = []
         self.port = None
         self.ready = threading.Event()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self):
         for line in self.process.stdout:
@@ -37,6 +38,12 @@ class Server:
             if found:
                 self.port = int(found.group(1))
                 self.ready.set()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.reader.join()
+        self.process.stdout.close()
 
     def wait_ready(self):
         assert self.ready.wait(60), "".join(self.log)
@@ -70,7 +77,7 @@ LONG = {"prompt": "The", "stream": True, "ignore_eos": True, "max_tokens": 10000
 class Lifecycle(unittest.TestCase):
     def start(self, *flags, **kwargs):
         server = Server(*flags, **kwargs)
-        self.addCleanup(server.process.kill)
+        self.addCleanup(server.end)
         return server
 
     def begin_stream(self, server):
