@@ -85,7 +85,7 @@ Result<Effort> parse_effort(std::string_view value, std::string_view field) {
   if (value == "minimal" || value == "low") return Effort{false, "low"};
   if (value == "medium" || value == "high") return Effort{false, "high"};
   if (value == "xhigh" || value == "max") return Effort{};
-  if (value == "none") return Effort{true, "low"};
+  if (value == "none") return Effort{true, ""};
   return make_error(ErrorCode::invalid_request, std::string(field),
                     "{} is \"{}\"; it must be one of none, minimal, low, medium, high, xhigh, max", field,
                     value.substr(0, 100));
@@ -109,7 +109,7 @@ Result<Thinking> resolve_thinking(const Json& json, std::string_view default_eff
   out.off = on == false || (effort && effort->off);
   if (kwargs != nullptr) out.template_kwargs = kwargs->as_object();
   out.template_kwargs.erase("reasoning_effort");
-  std::string variable = out.off ? "low" : effort ? effort->variable : "";
+  const std::string variable = effort ? effort->variable : "";
   if (!variable.empty()) out.template_kwargs.set("reasoning_effort", variable);
   if (out.off) out.template_kwargs.set("enable_thinking", false);  // for the templates that can
 

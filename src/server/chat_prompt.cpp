@@ -29,6 +29,11 @@ Json tools_of_functions(const JsonArray& functions) {
   return tools;
 }
 
+Result<std::vector<int32_t>> render_ids(const ServingModel& model, const chat::TemplateInput& input) {
+  GODWIT_ASSIGN(const chat::Rendered rendered, model.chat_template->render(input));
+  return model.tokenizer->encode(rendered.text(), tokenizer::AddedTokens::all(), rendered.literal_ranges());
+}
+
 }  // namespace
 
 Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body) {
@@ -60,10 +65,16 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
   chat::TemplateInput input{.messages = normal_messages};
   if (!normal_tools.as_array().empty()) input.tools = &normal_tools;
   input.kwargs = &thinking.template_kwargs;
-  GODWIT_ASSIGN(const chat::Rendered rendered, model.chat_template->render(input));
-  GODWIT_ASSIGN(prompt.ids, model.tokenizer->encode(rendered.text(), tokenizer::AddedTokens::all(),
-                                                    rendered.literal_ranges()));
-  if (thinking.off) chat::close_thinking(prompt.ids, model.control_ids);
+  GODWIT_ASSIGN(prompt.ids, render_ids(model, input));
+  if (thinking.off && chat::starts_thinking(prompt.ids, model.control_ids)) {
+    // A template that cannot turn thinking off, like the released one: ask for little of it, then close it
+    // (api spec §2.10). A template that can is rendered as the client would render it.
+    JsonObject low = thinking.template_kwargs;
+    low.set("reasoning_effort", "low");
+    input.kwargs = &low;
+    GODWIT_ASSIGN(prompt.ids, render_ids(model, input));
+    chat::close_thinking(prompt.ids, model.control_ids);
+  }
   if (prompt.ids.empty()) {
     return make_error(ErrorCode::invalid_request, "messages",
                       "the chat template renders these messages to nothing");
