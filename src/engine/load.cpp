@@ -15,8 +15,8 @@ int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
 }
 
-// A quarter as many bytes for state snapshots as for pages: a prefix needs both, and a snapshot weighs as much as
-// thousands of tokens of pages.
+// A quarter as many bytes for state snapshots as for pages: a prefix needs both, and a snapshot weighs as
+// much as thousands of tokens of pages.
 int64_t snapshots_for(const TextConfig& text, const ShardPlan& shards, const model::ModelOptions& m) {
   const model::StateLayout layout =
       model::plan_state(text, model::rank_dims(text, shards), m.limits, m.kv_dtype);

@@ -34,8 +34,8 @@ struct KdaGates {
 };
 
 // Causal conv of `taps` over q|k|v channels, then SiLU; the last tap is the current token (spec §8.2). All
-// rows. Raw values pass through the window's type before any tap, or a slice would change bits. The committed window of a sequence moves past its rows, except for verify rows, whose raw inputs
-// become pending.
+// rows. Raw values pass through the window's type before any tap, or a slice would change bits. The committed
+// window of a sequence moves past its rows, except for verify rows, whose raw inputs become pending.
 struct KdaConv {
   View raw;                       // [T, 3 W] projections, q then k then v
   const float* weight = nullptr;  // [3 W, taps]
