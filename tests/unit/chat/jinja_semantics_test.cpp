@@ -103,11 +103,9 @@ TEST(JinjaSemantics, Json) {
 TEST(JinjaSemantics, Strings) {
   expect_render("{{ ' a  b '.split() }}{{ 'a,b'.split(',')[-1] }}{{ 'ab'.split('x')[-1] }}", "['a', 'b']bab");
   expect_render("[{{ w.strip() }}][{{ 'xyax'.strip('xy') }}]", "[a][a]");
-  expect_render(
-      "{{ 'ßEN' | capitalize }} {{ 'éCOLE' | capitalize }} {{ 'ЖУК'.lower() }} {{ 'aé日🙂' | length }} "
-      "{{ "
-      "'aé日🙂'[::-1] }}",
-      "Ssen École жук 4 🙂日éa");
+  expect_render("{{ 'ßEN' | capitalize }} {{ 'éCOLE' | capitalize }}", "Ssen École");
+  expect_render("{{ 'ЖУК'.lower() }} {{ 'aé日🙂' | length }} {{ 'aé日🙂'[::-1] }}",
+                "жук 4 🙂日éa");
 }
 
 TEST(JinjaSemantics, Numbers) {
