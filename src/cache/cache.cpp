@@ -19,64 +19,89 @@ Cache::Cache(const CacheSizes& sizes)
       slots_(sizes.slots, 1),
       snapshots_(sizes.snapshots, 0),
       tree_(sizes.pages, sizes.snapshots),
+      host_(sizes.host),
       reuse_(sizes.snapshots > 0) {
   freed_pages_.reserve(static_cast<size_t>(sizes.pages));
   freed_snapshots_.reserve(static_cast<size_t>(sizes.snapshots));
+  host_path_.reserve(static_cast<size_t>(sizes.host.pages));
+  moves_.reserve(2 * static_cast<size_t>(sizes.pages + sizes.snapshots));
 }
 
-// Fills lease.pages with the blocks up to the deepest usable snapshot, and says why the rest is a miss.
-void Cache::look_up(std::span<const int32_t> prompt, Lease& lease) {
-  lease.cached = lease.branch = lease.last_snapshot = 0;
-  lease.restore = kNone;
-  lease.first_difference_at = -1;
-  if (!reuse_) {
-    lease.miss = MissReason::disabled;
-    return;
-  }
+// Appends the device's blocks of the prompt to lease.pages, and looks whether the host reaches further.
+Cache::Found Cache::look_up(std::span<const int32_t> prompt, Lease& lease) {
+  Found found;
   const int64_t limit = last_boundary(static_cast<int64_t>(prompt.size())) / kPageTokens;
-  if (limit == 0) {
-    lease.miss = MissReason::too_short;
-    return;
-  }
-  int64_t matched = 0, usable = 0;
+  if (!reuse_ || limit == 0) return found;
   int32_t at = kNone;
-  for (; matched < limit; ++matched) {
-    const int32_t next = tree_.find(at, lease.salt, block(prompt, matched));
+  for (; found.matched < limit; ++found.matched) {
+    const int32_t next = tree_.find(at, lease.salt, block(prompt, found.matched));
     if (next == kNone) break;
     at = next;
     lease.pages.push_back(at);
-    if (tree_.node(at).snapshot != kNone) usable = matched + 1;
+    if (tree_.node(at).snapshot != kNone) found.usable = found.matched + 1;
   }
-  if (usable == limit) {
+  if (found.usable == limit || !host_.enabled()) return found;
+  host_path_.clear();
+  const HostTier::Hit hit = host_.find(prompt, limit, lease.salt, host_path_);
+  if (hit.blocks > found.usable) found.host = hit;
+  return found;
+}
+
+void Cache::explain(std::span<const int32_t> prompt, int64_t limit, const Found& found, Lease& lease) const {
+  lease.first_difference_at = -1;
+  const int32_t last = found.matched > 0 ? lease.pages[static_cast<size_t>(found.matched) - 1] : kNone;
+  const int64_t usable = std::max(found.usable, found.host.blocks);
+  if (!reuse_) {
+    lease.miss = MissReason::disabled;
+  } else if (limit == 0) {
+    lease.miss = MissReason::too_short;
+  } else if (usable == limit) {
     lease.miss = MissReason::none;
-  } else if (matched > usable) {
+  } else if (found.matched > usable) {
     lease.miss = MissReason::no_snapshot;
-    lease.branch = matched * kPageTokens;
-  } else if (tree_.dropped(at, lease.salt, block(prompt, matched))) {
+  } else if (tree_.dropped(last, lease.salt, block(prompt, found.matched))) {
     lease.miss = MissReason::evicted;
   } else {
     lease.miss = MissReason::first_difference;
-    lease.first_difference_at = matched * kPageTokens + tree_.common(at, block(prompt, matched));
+    lease.first_difference_at =
+        found.matched * kPageTokens + tree_.common(last, block(prompt, found.matched));
   }
-  lease.pages.resize(static_cast<size_t>(usable));
-  lease.cached = lease.last_snapshot = usable * kPageTokens;
-  if (usable > 0) lease.restore = tree_.node(lease.pages.back()).snapshot;
 }
 
 bool Cache::acquire(std::span<const int32_t> prompt, int64_t tokens, Lease& lease) {
   GODWIT_ASSERT(!lease.held() && lease.pages.empty());
   if (slots_.available() == 0) return false;
-  look_up(prompt, lease);
+  const int64_t limit = last_boundary(static_cast<int64_t>(prompt.size())) / kPageTokens;
+  const Found found = look_up(prompt, lease);
+  explain(prompt, limit, found, lease);
+  const bool from_host = found.host.blocks > 0;
+  const int64_t reused = from_host ? found.host.blocks : found.usable;
+  // Blocks the device has are shared even where the state comes from the host.
+  const int64_t shared = std::min(found.matched, reused);
+  lease.pages.resize(static_cast<size_t>(shared));
+  lease.shared = static_cast<int32_t>(shared);
+  lease.cached = lease.last_snapshot = reused * kPageTokens;
+  lease.branch = found.matched > reused ? found.matched * kPageTokens : 0;
+  lease.restore = !from_host && reused > 0 ? tree_.node(lease.pages.back()).snapshot : kNone;
   // What is reused is referenced before room is made, or making room could drop it.
-  lease.shared = static_cast<int32_t>(lease.pages.size());
   for (const int32_t page : lease.pages) tree_.reference(page);
   if (lease.restore != kNone) tree_.pin(lease.restore);
+  if (from_host) host_.hold(host_path_.back(), found.host.snapshot);
   lease.slot = slots_.take();
   // A mutant of the gate cached = cold (design §2): a hit that reads a page of somebody else.
   if (lease.shared > 1 && GODWIT_FAULT("mutant.page")) std::swap(lease.pages[0], lease.pages[1]);
-  if (grow(lease, tokens)) return true;
-  release(lease);
-  return false;
+  if (!grow(lease, tokens)) {
+    release(lease);
+    return false;
+  }
+  if (from_host) {
+    ++host_hits_;
+    for (int64_t i = shared; i < reused; ++i)
+      moves_.push_back({Move::What::page, Move::Way::in, host_path_[static_cast<size_t>(i)],
+                        lease.pages[static_cast<size_t>(i)], lease.slot});
+    moves_.push_back({Move::What::snapshot, Move::Way::in, found.host.snapshot, lease.slot, lease.slot});
+  }
+  return true;
 }
 
 bool Cache::grow(Lease& lease, int64_t tokens) {
@@ -90,14 +115,17 @@ bool Cache::grow(Lease& lease, int64_t tokens) {
 bool Cache::make_room(int64_t pages) {
   if (pages > pages_.available() + tree_.unreferenced()) return false;
   while (pages > pages_.available())
-    if (!drop_branch()) return false;
+    if (!drop_branch(true)) return false;
   return true;
 }
 
-bool Cache::drop_branch() {
+bool Cache::drop_branch(bool keep_on_host) {
+  const int32_t leaf = tree_.weakest_leaf();
+  if (leaf == kNone) return false;
+  if (keep_on_host && tree_.node(leaf).snapshot != kNone) host_.keep(tree_, leaf, moves_);
   freed_pages_.clear();
   freed_snapshots_.clear();
-  if (!tree_.drop_branch(freed_pages_, freed_snapshots_)) return false;
+  tree_.remove_branch(leaf, freed_pages_, freed_snapshots_);
   for (const int32_t page : freed_pages_) pages_.give(page);
   for (const int32_t snapshot : freed_snapshots_) snapshots_.give(snapshot);
   evictions_ += freed_pages_.size();
@@ -132,8 +160,10 @@ int32_t Cache::reserve_snapshot(Lease& lease, int64_t position) {
   GODWIT_ASSERT(lease.pending == kNone && position % kPageTokens == 0);
   if (!reuse_) return kNone;
   if (snapshots_.available() == 0) {
-    const int32_t dropped = tree_.drop_snapshot();
+    const int32_t dropped = tree_.weakest_snapshot();
     if (dropped == kNone) return kNone;
+    host_.keep(tree_, tree_.holder_of(dropped), moves_);
+    tree_.detach(dropped);
     snapshots_.give(dropped);
   }
   lease.pending = snapshots_.take();
@@ -170,9 +200,20 @@ void Cache::commit(Lease& lease, std::span<const int32_t> prompt, int64_t positi
   lease.last_snapshot = position;
 }
 
+void Cache::take_moves(std::vector<Move>& moves) {
+  moves.insert(moves.end(), moves_.begin(), moves_.end());
+  moves_.clear();
+}
+
+void Cache::distrust_host() {
+  host_.settle();
+  host_.flush();
+}
+
 void Cache::flush() {
-  while (drop_branch()) {
+  while (drop_branch(false)) {
   }
+  distrust_host();
 }
 
 }  // namespace godwit::cache

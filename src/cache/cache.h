@@ -11,12 +11,14 @@
 #include <span>
 #include <vector>
 
+#include "cache/host_tier.h"
 #include "cache/index_pool.h"
+#include "cache/move.h"
 #include "cache/prefix_tree.h"
 
 namespace godwit::cache {
 
-constexpr int64_t kPageTokens = 64;
+constexpr int64_t kPageTokens = kBlock;
 
 constexpr int64_t pages_for(int64_t tokens) {
   return (tokens + kPageTokens - 1) / kPageTokens;
@@ -47,6 +49,7 @@ struct CacheSizes {
   int32_t pages = 0;      // with the reserved page 0
   int32_t slots = 0;      // with the reserved slot 0
   int32_t snapshots = 0;  // 0: no prefix is ever reused
+  HostSizes host;         // the second tier
 };
 
 class Cache {
@@ -71,7 +74,14 @@ class Cache {
   // become visible.
   void commit(Lease& lease, std::span<const int32_t> prompt, int64_t position);
 
-  // Forgets every prefix that no running request reads.
+  // Copies the planned step has to make for the cache; appended to `moves`.
+  void take_moves(std::vector<Move>& moves);
+  // The step has run: what it copied in may be dropped from the host again.
+  void step_done() { host_.settle(); }
+  // A copy from the host came back damaged: nothing of that tier is trusted any more.
+  void distrust_host();
+
+  // Forgets every prefix that no running request reads, in both tiers. Between steps.
   void flush();
 
   int32_t pages_used() const { return pages_.used() - tree_.unreferenced(); }  // held by leases
@@ -81,19 +91,31 @@ class Cache {
   int32_t slots_capacity() const { return slots_.capacity(); }
   int32_t snapshots_used() const { return snapshots_.used(); }
   uint64_t evictions() const { return evictions_; }  // pages dropped from the tree
+  int32_t host_pages_used() const { return host_.pages_used(); }
+  int32_t host_snapshots_used() const { return host_.snapshots_used(); }
+  uint64_t host_hits() const { return host_hits_; }  // admissions that came back from the host
 
  private:
-  void look_up(std::span<const int32_t> prompt, Lease& lease);
+  struct Found {
+    int64_t matched = 0;  // blocks of the prompt in the device's tree
+    int64_t usable = 0;   // of those, up to a snapshot
+    HostTier::Hit host;   // set when the host reaches further than `usable`
+  };
+  Found look_up(std::span<const int32_t> prompt, Lease& lease);
+  void explain(std::span<const int32_t> prompt, int64_t limit, const Found& found, Lease& lease) const;
   bool make_room(int64_t pages);
-  bool drop_branch();
+  bool drop_branch(bool keep_on_host);
 
   IndexPool pages_;
   IndexPool slots_;
   IndexPool snapshots_;
   PrefixTree tree_;
+  HostTier host_;
   bool reuse_;
   uint64_t evictions_ = 0;
-  std::vector<int32_t> freed_pages_, freed_snapshots_;  // scratch of drop_branch
+  uint64_t host_hits_ = 0;
+  std::vector<Move> moves_;                                         // since take_moves()
+  std::vector<int32_t> freed_pages_, freed_snapshots_, host_path_;  // scratch
 };
 
 }  // namespace godwit::cache

@@ -42,6 +42,7 @@ void PrefixTree::insert(int32_t page, int32_t parent, uint64_t salt, std::span<c
   n = TreeNode{};
   n.present = true;
   n.key = key_of(parent, salt, block);
+  n.salt = salt;
   n.parent = parent;
   n.depth = parent == kNone ? 1 : node(parent).depth + 1;
   int32_t& bucket = buckets_[n.key & (buckets_.size() - 1)];
@@ -90,7 +91,7 @@ void PrefixTree::attach(int32_t page, int32_t snapshot, int64_t recompute_from) 
   ++attached_;
 }
 
-int32_t PrefixTree::drop_snapshot() {
+int32_t PrefixTree::weakest_snapshot() const {
   int32_t victim = kNone;
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < holders_.size(); ++i) {
@@ -101,11 +102,15 @@ int32_t PrefixTree::drop_snapshot() {
     least = worth;
     victim = static_cast<int32_t>(i);
   }
-  if (victim == kNone) return kNone;
-  node(holders_[static_cast<size_t>(victim)].page).snapshot = kNone;
-  holders_[static_cast<size_t>(victim)] = {};
-  --attached_;
   return victim;
+}
+
+void PrefixTree::detach(int32_t snapshot) {
+  Holder& h = holders_[static_cast<size_t>(snapshot)];
+  GODWIT_ASSERT(h.page != kNone && h.pins == 0);
+  node(h.page).snapshot = kNone;
+  h = {};
+  --attached_;
 }
 
 // What is lost by dropping a leaf, in tokens to recompute, by age. A leaf without a snapshot saves nothing.
@@ -116,7 +121,7 @@ double PrefixTree::worth(int32_t leaf) const {
          static_cast<double>(tick_ - n.used + 1);
 }
 
-bool PrefixTree::drop_branch(std::vector<int32_t>& pages, std::vector<int32_t>& snapshots) {
+int32_t PrefixTree::weakest_leaf() const {
   int32_t victim = kNone;
   double least = std::numeric_limits<double>::infinity();
   for (const int32_t i : leaves_) {
@@ -128,24 +133,29 @@ bool PrefixTree::drop_branch(std::vector<int32_t>& pages, std::vector<int32_t>& 
     least = w;
     victim = i;
   }
-  if (victim == kNone) return false;
+  return victim;
+}
+
+void PrefixTree::path_to(int32_t page, std::vector<int32_t>& path) const {
+  const size_t first = path.size();
+  for (; page != kNone; page = node(page).parent) path.push_back(page);
+  std::reverse(path.begin() + static_cast<std::ptrdiff_t>(first), path.end());
+}
+
+void PrefixTree::remove_branch(int32_t leaf, std::vector<int32_t>& pages, std::vector<int32_t>& snapshots) {
   // Blocks above that neither branch, nor are read, nor end at a snapshot of their own led only here.
-  bool first = true;
-  while (victim != kNone) {
-    TreeNode& n = node(victim);
-    if (n.first_child != kNone || n.refs > 0 || (!first && n.snapshot != kNone)) break;
+  for (int32_t at = leaf; at != kNone;) {
+    TreeNode& n = node(at);
+    if (n.first_child != kNone || n.refs > 0 || (at != leaf && n.snapshot != kNone)) break;
     if (n.snapshot != kNone) {
       snapshots.push_back(n.snapshot);
-      holders_[static_cast<size_t>(n.snapshot)] = {};
-      --attached_;
+      detach(n.snapshot);
     }
     const int32_t parent = n.parent;
-    remove(victim);
-    pages.push_back(victim);
-    victim = parent;
-    first = false;
+    remove(at);
+    pages.push_back(at);
+    at = parent;
   }
-  return true;
 }
 
 void PrefixTree::add_leaf(int32_t page) {

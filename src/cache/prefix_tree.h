@@ -13,9 +13,11 @@
 namespace godwit::cache {
 
 constexpr int32_t kNone = -1;
+constexpr size_t kBlock = 64;  // tokens of a page
 
 struct TreeNode {
-  uint64_t key = 0;        // hash of the parent's key and the 64 ids
+  uint64_t key = 0;  // hash of the parent's key and the 64 ids
+  uint64_t salt = 0;
   int32_t parent = kNone;  // kNone: a first block
   int32_t first_child = kNone;
   int32_t next_sibling = kNone, previous_sibling = kNone;
@@ -51,13 +53,21 @@ class PrefixTree {
   int32_t snapshot_count() const { return attached_; }
   void pin(int32_t snapshot) { ++holders_[static_cast<size_t>(snapshot)].pins; }
   void unpin(int32_t snapshot) { --holders_[static_cast<size_t>(snapshot)].pins; }
-  // Takes the least valuable unpinned snapshot from its node: recompute time lost (tokens) over age. kNone:
-  // all are pinned.
-  int32_t drop_snapshot();
+  // The least valuable unpinned snapshot: recompute time lost (tokens) over age. kNone: all are pinned.
+  int32_t weakest_snapshot() const;
+  int32_t holder_of(int32_t snapshot) const { return holders_[static_cast<size_t>(snapshot)].page; }
+  void detach(int32_t snapshot);
 
-  // Removes the least valuable unreferenced branch end: a leaf with the blocks above it that only led to it.
-  // Appends what became free. False when every leaf is in use.
-  bool drop_branch(std::vector<int32_t>& pages, std::vector<int32_t>& snapshots);
+  // The least valuable block without children that no lease reads: where a branch may be dropped. kNone: all
+  // are in use.
+  int32_t weakest_leaf() const;
+  // Removes it with the blocks above that only led to it. Appends what became free.
+  void remove_branch(int32_t leaf, std::vector<int32_t>& pages, std::vector<int32_t>& snapshots);
+  // The pages from the first block to `page`, in order, appended to `path`.
+  void path_to(int32_t page, std::vector<int32_t>& path) const;
+  std::span<const int32_t> block_of(int32_t page) const {
+    return std::span(ids_).subspan(static_cast<size_t>(page) * kBlock, kBlock);
+  }
 
   int32_t size() const { return size_; }                  // pages in the tree
   int32_t unreferenced() const { return unreferenced_; }  // of those, pages no lease reads

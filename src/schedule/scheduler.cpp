@@ -113,6 +113,7 @@ void Scheduler::plan(StepPlan& plan) {
   plan_decode(plan);
   plan.decode_sequences = static_cast<int32_t>(plan.sequences.size());
   plan_prefill(plan);
+  cache_.take_moves(plan.moves);
   ++plan.step;
 }
 
@@ -199,14 +200,29 @@ bool Scheduler::stops(const Sequence& s, int32_t id) const {
   return (!s.ignore_eos && among(stop_ids_)) || among(s.stop_ids);
 }
 
-void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn) {
+// Index in running_ of a request, looked for from `from` on and around: plans list each family in the order
+// of running_.
+size_t Scheduler::find(uint64_t number, size_t from) const {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    const size_t at = (from + i) % running_.size();
+    if (running_[at]->number == number) return at;
+  }
+  return running_.size();
+}
+
+void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged) {
+  cache_.step_done();
+  if (!damaged.empty()) cache_.distrust_host();
+  for (size_t i = running_.size(); i-- > 0;)
+    if (std::find(damaged.begin(), damaged.end(), running_[i]->lease.slot) != damaged.end()) preempt(i);
   size_t next_draw = 0;
-  size_t at = 0;  // running_ and plan.sequences of one family are in the same order, but the families are not
+  size_t at = 0;
   for (const PlanSequence& p : plan.sequences) {
-    while (at < running_.size() && running_[at]->number != p.request) ++at;
-    if (at == running_.size()) {
+    at = find(p.request, at);
+    if (at == running_.size()) {  // computed from a damaged copy, and sent away above
+      next_draw += static_cast<size_t>(p.sampled_rows);
       at = 0;
-      while (running_[at]->number != p.request) ++at;
+      continue;
     }
     Sequence& s = *running_[at];
     s.computed += p.rows.rows;

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/clock.h"
@@ -51,8 +52,9 @@ class Scheduler {
   // Ends cancelled and overdue sequences, admits waiting ones and fills `plan`. The caller has set `paused`
   // and `cancelled`.
   void plan(StepPlan& plan);
-  // Takes the draws of the planned step, one for each entry of plan.samples.
-  void apply(const StepPlan& plan, const sample::Sampled* drawn);
+  // Takes the draws of the planned step, one for each entry of plan.samples. `damaged`: slots whose copy from
+  // the host tier failed its checksum; their requests are computed again from nothing.
+  void apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged = {});
   // Ends everything with `error`: the engine is dying or its drain deadline has passed.
   void fail_all(const Error& error);
 
@@ -70,6 +72,7 @@ class Scheduler {
   void admit();
   bool reserve(size_t index, int64_t tokens);
   void preempt(size_t index);
+  size_t find(uint64_t number, size_t from) const;
   void plan_decode(StepPlan& plan);
   int64_t slice_end(const Sequence& s, int64_t budget) const;
   void plan_prefill(StepPlan& plan);

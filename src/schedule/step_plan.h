@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cache/move.h"
 #include "kernels/step.h"
 #include "sample/sampling.h"
 
@@ -33,11 +34,12 @@ struct StepPlan {
   std::vector<sample::SamplingRow> samples;  // one per logits row, in row order
   std::vector<int32_t> bias_ids;             // logit_bias pairs of all samples
   std::vector<float> bias_values;
+  std::vector<cache::Move> moves;  // between the tiers: all out, then all in, before restores
   std::vector<SnapshotCommand> restores;
   std::vector<SnapshotCommand> saves;
 
   int32_t rows() const { return static_cast<int32_t>(ids.size()); }
-  bool empty() const { return sequences.empty() && restores.empty() && saves.empty(); }
+  bool empty() const { return sequences.empty() && restores.empty() && saves.empty() && moves.empty(); }
   void clear();
 };
 
@@ -49,6 +51,7 @@ inline void StepPlan::clear() {
   samples.clear();
   bias_ids.clear();
   bias_values.clear();
+  moves.clear();
   restores.clear();
   saves.clear();
 }

@@ -136,18 +136,61 @@ TEST(PrefixCache, TwoRequestsWithOnePromptShareItsPages) {
   EXPECT_TRUE(World::as_alone(w.ended[b], b));
 }
 
+TEST(PrefixCache, WhatLeavesTheDeviceComesBackFromTheHost) {
+  World w(limits(), 140, {}, 16, {.pages = 1000, .snapshots = 64});
+  std::mt19937 random(9);
+  const auto prompt = random_prompt(random, 3000);
+  ask(w, prompt, 3);
+  ask(w, random_prompt(random, 6000), 3);
+  ask(w, random_prompt(random, 6000), 3);  // pushes the first one out
+  EXPECT_GT(w.model().moved_out, 40);
+  const uint64_t back = ask(w, prompt, 3);
+  EXPECT_EQ(w.admitted[back].cached, 2944);
+  EXPECT_EQ(w.admitted[back].miss, MissReason::none);
+  EXPECT_EQ(w.cache().host_hits(), 1u);
+  EXPECT_EQ(w.model().moved_in, 46 + 1);
+  // A longer prompt continues from the host.
+  ask(w, random_prompt(random, 6000), 3);
+  ask(w, random_prompt(random, 6000), 3);
+  auto longer = prompt;
+  const auto rest = random_prompt(random, 500);
+  longer.insert(longer.end(), rest.begin(), rest.end());
+  EXPECT_EQ(w.admitted[ask(w, longer, 3)].cached, 2944);
+  w.cache().flush();
+  EXPECT_EQ(w.cache().host_pages_used(), 0);
+  EXPECT_EQ(w.cache().host_snapshots_used(), 0);
+}
+
+TEST(PrefixCache, ADamagedHostCopyIsComputedAgain) {
+  World w(limits(), 140, {}, 16, {.pages = 1000, .snapshots = 64});
+  std::mt19937 random(12);
+  const auto prompt = random_prompt(random, 3000);
+  ask(w, prompt, 3);
+  ask(w, random_prompt(random, 6000), 3);
+  ask(w, random_prompt(random, 6000), 3);
+  w.model().damage_every = 20;
+  const uint64_t back = ask(w, prompt, 3);  // as_alone() inside: the damage reaches no token
+  EXPECT_EQ(w.cache().host_hits(), 1u);
+  EXPECT_EQ(w.admitted[back].cached, 0) << "the second admission must not trust the host";
+  EXPECT_EQ(w.cache().host_pages_used(), 0);
+  EXPECT_EQ(w.cache().pages_used(), 0);
+}
+
 // Sessions that grow, branch and leave, in pools far too small for them: thousands of hits, evictions and
-// preemptions.
-TEST(PrefixCache, RandomSessionsInTinyPoolsGetTheTokensTheyGetAlone) {
+// preemptions, without a host tier, with one that is too small itself, and with one that holds everything.
+class RandomSessions : public testing::TestWithParam<std::tuple<int32_t, cache::HostSizes>> {};
+
+TEST_P(RandomSessions, InTinyPoolsGetTheTokensTheyGetAlone) {
   schedule::ScheduleLimits l = limits();
   l.max_sequences = 6;
   l.snapshot_stride = 512;
-  for (const int32_t snapshots : {2, 7, 40}) {
-    World w(l, 200, {}, snapshots);
+  const auto [snapshots, host] = GetParam();
+  {
+    World w(l, 200, {}, snapshots, host);
     std::mt19937 random(static_cast<uint32_t>(8 + snapshots));
     std::vector<std::vector<int32_t>> sessions(12);
     std::map<uint64_t, size_t> session_of;
-    for (int64_t step = 0; step < 12000; ++step) {
+    for (int64_t step = 0; step < 5000; ++step) {
       if (random() % 6 == 0) {
         const size_t i = random() % sessions.size();
         auto& history = sessions[i];
@@ -173,15 +216,24 @@ TEST(PrefixCache, RandomSessionsInTinyPoolsGetTheTokensTheyGetAlone) {
     }
     w.scheduler().for_each([](schedule::Sequence& s) { s.paused = false; });
     w.run();
-    EXPECT_GT(w.cached_tokens, 10000) << snapshots << " snapshots";
-    EXPECT_GT(w.cache().evictions(), 1000u);
+    EXPECT_GT(w.cached_tokens, 5000) << snapshots << " snapshots";
+    EXPECT_GT(w.cache().evictions(), 500u);
+    if (host.pages > 0) {
+      EXPECT_GT(w.cache().host_hits(), 10u) << host.pages << " host pages";
+    }
     EXPECT_EQ(w.cache().pages_used(), 0);
     for (const auto& [number, e] : w.ended) ASSERT_TRUE(World::as_alone(e, number)) << "request " << number;
     w.cache().flush();
     EXPECT_EQ(w.cache().pages_cached(), 0);
     EXPECT_EQ(w.cache().snapshots_used(), 0);
+    EXPECT_EQ(w.cache().host_pages_used(), 0);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Pools, RandomSessions,
+                         testing::Combine(testing::Values(2, 7, 40),
+                                          testing::Values(cache::HostSizes{0, 0}, cache::HostSizes{60, 3},
+                                                          cache::HostSizes{2000, 100})));
 
 }  // namespace
 }  // namespace godwit::simulator

@@ -4,6 +4,7 @@
 // row run twice: each gives another token than the request alone would.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -19,12 +20,25 @@ constexpr int32_t kVocabulary = 1000;
 
 class ShadowModel {
  public:
-  ShadowModel(int32_t pages, int32_t slots, int32_t snapshots)
+  ShadowModel(int32_t pages, int32_t slots, int32_t snapshots, cache::HostSizes host = {})
       : pages_(static_cast<size_t>(pages) * cache::kPageTokens, -1),
+        host_pages_(static_cast<size_t>(host.pages) * cache::kPageTokens, -1),
         slots_(static_cast<size_t>(slots)),
-        snapshots_(static_cast<size_t>(snapshots)) {}
+        snapshots_(static_cast<size_t>(snapshots)),
+        host_snapshots_(static_cast<size_t>(host.snapshots)) {}
 
   void run(const schedule::StepPlan& plan, std::vector<sample::Sampled>& drawn) {
+    for (const cache::Move& m : plan.moves)
+      if (m.way == cache::Move::Way::out) move(m);
+    damaged.clear();
+    for (const cache::Move& m : plan.moves) {
+      if (m.way != cache::Move::Way::in) continue;
+      move(m);
+      if (damage_every > 0 && moved_in % damage_every == 0) {
+        slots_.at(static_cast<size_t>(m.slot)).hash ^= 1;  // what a damaged copy would leave
+        damaged.push_back(m.slot);
+      }
+    }
     for (const auto& c : plan.restores) {
       slots_[static_cast<size_t>(c.slot)] = snapshots_.at(static_cast<size_t>(c.snapshot));
       require(slots_[static_cast<size_t>(c.slot)].tokens == c.position,
@@ -84,6 +98,21 @@ class ShadowModel {
                                 kVocabulary);
   }
 
+  void move(const cache::Move& m) {
+    const bool out = m.way == cache::Move::Way::out;
+    ++(out ? moved_out : moved_in);
+    if (m.what == cache::Move::What::page) {
+      std::vector<int32_t>& from = out ? pages_ : host_pages_;
+      std::vector<int32_t>& to = out ? host_pages_ : pages_;
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(m.from) * cache::kPageTokens, cache::kPageTokens,
+                  to.begin() + static_cast<std::ptrdiff_t>(m.to) * cache::kPageTokens);
+    } else if (out) {
+      host_snapshots_.at(static_cast<size_t>(m.to)) = snapshots_.at(static_cast<size_t>(m.from));
+    } else {
+      slots_.at(static_cast<size_t>(m.to)) = host_snapshots_.at(static_cast<size_t>(m.from));
+    }
+  }
+
   void run_rows(const schedule::StepPlan& plan, const schedule::PlanSequence& p,
                 std::vector<sample::Sampled>& drawn) {
     State& s = slots_[static_cast<size_t>(p.rows.slot)];
@@ -115,9 +144,14 @@ class ShadowModel {
     drawn.push_back(out);
   }
 
-  std::vector<int32_t> pages_;  // [pages, 64] ids
+  std::vector<int32_t> pages_, host_pages_;  // [pages, 64] ids
   std::vector<State> slots_;
-  std::vector<State> snapshots_;
+  std::vector<State> snapshots_, host_snapshots_;
+
+ public:
+  int64_t moved_out = 0, moved_in = 0;
+  int64_t damage_every = 0;      // every n-th copy from the host is damaged; 0 = none
+  std::vector<int32_t> damaged;  // slots, of the last step
 };
 
 }  // namespace godwit::simulator

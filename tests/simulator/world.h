@@ -23,11 +23,11 @@ struct Ended {
 class World final : public schedule::Listener {
  public:
   World(const schedule::ScheduleLimits& limits, int32_t pages, std::vector<int32_t> stop_ids = {},
-        int32_t snapshots = 0)
+        int32_t snapshots = 0, cache::HostSizes host = {})
       : limits_(limits),
-        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots}),
+        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host}),
         scheduler_(limits, cache_, std::move(stop_ids), clock_, *this),
-        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots) {}
+        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host) {}
 
   std::unique_ptr<schedule::Sequence> make(std::vector<int32_t> prompt, int64_t max_tokens) {
     auto s = std::make_unique<schedule::Sequence>();
@@ -56,7 +56,7 @@ class World final : public schedule::Listener {
       prefill += plan_.sequences[i].rows.rows;
     longest_prefill_ = std::max(longest_prefill_, prefill);
     model_.run(plan_, drawn_);
-    scheduler_.apply(plan_, drawn_.data());
+    scheduler_.apply(plan_, drawn_.data(), model_.damaged);
     return true;
   }
   void run(int64_t most_steps = 1'000'000) {
@@ -88,6 +88,7 @@ class World final : public schedule::Listener {
   cache::Cache& cache() { return cache_; }
   VirtualClock& clock() { return clock_; }
   const schedule::StepPlan& plan() const { return plan_; }
+  ShadowModel& model() { return model_; }
   int64_t longest_prefill() const { return longest_prefill_; }
 
   struct Admitted {

@@ -32,6 +32,8 @@ void Model::upload(const schedule::StepPlan& plan) {
 // glm5_next spec §1, §5: streams start as the embedding; each layer has an attention and an FFN site, joined
 // by mHC.
 void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out) {
+  damaged_.clear();
+  if (!plan.moves.empty()) host_->run(plan.moves, *state_, damaged_);
   for (const schedule::SnapshotCommand& c : plan.restores) state_->restore(c.slot, c.snapshot);
   upload(plan);
   if (rows_ > 0) {

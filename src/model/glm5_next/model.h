@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/comm.h"
+#include "model/glm5_next/host_pool.h"
 #include "model/glm5_next/state.h"
 #include "model/glm5_next/weights.h"
 #include "model/glm5_next/workspace.h"
@@ -20,6 +21,8 @@ struct ModelOptions {
   int64_t pages = 0;  // the reserved page 0 included
   int64_t slots = 0;  // the reserved slot 0 included
   int64_t snapshots = 0;
+  int64_t host_pages = 0;  // second tier, in host memory
+  int64_t host_snapshots = 0;
 };
 
 // Bytes a rank allocates besides its weights, as a pure function of sizes (design §8).
@@ -54,6 +57,9 @@ class Model {
   // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing.
   void forward(const schedule::StepPlan& plan, sample::Sampled* out);
 
+  // Slots whose copy from the host tier failed its checksum in the last step: their rows are worthless.
+  const std::vector<int32_t>& damaged() const { return damaged_; }
+
   // Starts a slot's token history: tokens[0, prompt) are the prompt, the rest was output before (a resumed or
   // recomputed request). Only for requests whose sampling needs it.
   void start_history(int32_t slot, const std::vector<int32_t>& tokens, int64_t prompt);
@@ -86,6 +92,8 @@ class Model {
   kernels::Dims dims_;
   std::unique_ptr<ModelWeights> weights_;
   std::unique_ptr<RankState> state_;
+  std::unique_ptr<HostPool> host_;
+  std::vector<int32_t> damaged_;
   Workspace ws_;
   Observer* observer_ = nullptr;
 

@@ -10,12 +10,21 @@ constexpr int64_t kAlign = 64;
 // Hands out aligned offsets in a record.
 struct Offsets {
   int64_t end = 0;
-  int64_t take(int64_t bytes) {
+  // Adds what it took to `part`.
+  int64_t take(int64_t bytes, int64_t& part) {
     const int64_t at = end;
-    end += (bytes + kAlign - 1) / kAlign * kAlign;
+    const int64_t taken = (bytes + kAlign - 1) / kAlign * kAlign;
+    end += taken;
+    part += taken;
     return at;
   }
 };
+
+// One latent or pooled key of `width` elements.
+int64_t cell_bytes(DType dtype, int64_t width) {
+  const int64_t scales = dtype == DType::f8_e4m3 ? (width + kFp8Block - 1) / kFp8Block : 0;
+  return width * size_of(dtype) + scales * size_of(DType::f32);
+}
 
 }  // namespace
 
@@ -23,36 +32,43 @@ StateLayout plan_state(const TextConfig& text, const kernels::Dims& d, const ker
                        DType kv_dtype) {
   StateLayout out;
   const int64_t width = d.kda_heads * d.kda_key;
-  const int64_t cell = size_of(kv_dtype);
+  out.window_dtype = kv_dtype == DType::f32 ? DType::f32 : DType::bf16;
+  const int64_t raw = 3 * width * size_of(out.window_dtype);
   // P + pending rows, rounded up to whole pools, or a rejected draft would corrupt a finished pool (trap
   // T26).
   const int64_t pools = (d.index_pool + limits.pending_rows + d.index_pool - 1) / d.index_pool;
   out.ring_length = static_cast<int32_t>(pools * d.index_pool);
 
   Offsets page, slot;
+  const auto dsa_page = [&] {
+    StateLayout::DsaLayer s{};
+    s.latent = page.take(kernels::kPageTokens * cell_bytes(kv_dtype, d.latent), out.page_latent_bytes);
+    s.pooled = page.take(kernels::kPageTokens / d.index_pool * cell_bytes(kv_dtype, d.index_dim),
+                         out.page_pooled_bytes);
+    out.dsa.push_back(s);
+  };
   for (const LayerConfig& layer : text.layers) {
     if (layer.attention == LayerAttention::kda) {
       out.number.push_back(static_cast<int32_t>(out.kda.size()));
       StateLayout::KdaLayer k{};
-      k.state = slot.take(d.kda_heads * d.kda_key * d.kda_key * 4);
-      k.window = slot.take((d.conv_taps - 1) * 3 * width * 4);
+      k.state = slot.take(d.kda_heads * d.kda_key * d.kda_key * 4, out.slot_state_bytes);
+      k.window = slot.take((d.conv_taps - 1) * raw, out.slot_window_bytes);
       out.kda.push_back(k);
     } else {
       out.number.push_back(static_cast<int32_t>(out.dsa.size()));
-      StateLayout::DsaLayer s{};
-      s.latent = page.take(kernels::kPageTokens * d.latent * cell);
-      s.pooled = page.take(kernels::kPageTokens / d.index_pool * d.index_dim * cell);
-      out.dsa.push_back(s);
+      dsa_page();
     }
   }
+  if (limits.pending_rows > 1 && text.num_nextn_predict_layers > 0) dsa_page();
   out.committed_bytes = slot.end;
   for (StateLayout::KdaLayer& k : out.kda) {
-    k.pending_raw = slot.take(limits.pending_rows * 3 * width * 4);
-    k.pending_key = slot.take(limits.pending_rows * width * 4);
-    k.pending_delta = slot.take(limits.pending_rows * width * 4);
-    k.pending_decay = slot.take(limits.pending_rows * width * 4);
+    k.pending_raw = slot.take(limits.pending_rows * raw, out.slot_pending_bytes);
+    k.pending_key = slot.take(limits.pending_rows * width * 4, out.slot_pending_bytes);
+    k.pending_delta = slot.take(limits.pending_rows * width * 4, out.slot_pending_bytes);
+    k.pending_decay = slot.take(limits.pending_rows * width * 4, out.slot_pending_bytes);
   }
-  for (StateLayout::DsaLayer& s : out.dsa) s.ring = slot.take(out.ring_length * 2 * d.index_dim * 4);
+  for (StateLayout::DsaLayer& s : out.dsa)
+    s.ring = slot.take(out.ring_length * 2 * d.index_dim * 4, out.slot_ring_bytes);
   out.page_bytes = page.end;
   out.slot_bytes = slot.end;
   return out;
@@ -93,6 +109,7 @@ kernels::KdaState RankState::kda(int layer) const {
   s.pending_key_offset = o.pending_key;
   s.pending_delta_offset = o.pending_delta;
   s.pending_decay_offset = o.pending_decay;
+  s.window_dtype = layout_.window_dtype;
   return s;
 }
 

@@ -17,6 +17,11 @@ struct StateLayout {
   int64_t committed_bytes =
       0;                    // the leading part of a slot that a snapshot copies: KDA state and conv windows
   int32_t ring_length = 0;  // entries of the index ring
+  DType window_dtype = DType::f32;  // of the conv window and the pending raw rows (design §7)
+
+  // What the sums above are made of, for the ledger.
+  int64_t page_latent_bytes = 0, page_pooled_bytes = 0;
+  int64_t slot_state_bytes = 0, slot_window_bytes = 0, slot_pending_bytes = 0, slot_ring_bytes = 0;
 
   struct KdaLayer {
     int64_t state, window, pending_raw, pending_key, pending_delta, pending_decay;  // byte offsets in a slot
@@ -26,10 +31,13 @@ struct StateLayout {
     int64_t ring;            // byte offset in a slot
   };
   std::vector<KdaLayer> kda;    // by KDA layer, in layer order
-  std::vector<DsaLayer> dsa;    // by DSA layer, in layer order
+  std::vector<DsaLayer> dsa;    // by DSA layer, in layer order; the draft layer last
   std::vector<int32_t> number;  // [layers] index of a layer in `kda` or `dsa`
 };
 
+// A latent or pooled key of f8_e4m3 carries one f32 scale per 128 elements: 528 bytes a latent, 132 a pool of
+// the real model (design §7). More than one pending row means that the draft block runs: its layer has a
+// cache, too.
 StateLayout plan_state(const TextConfig& text, const kernels::Dims& dims, const kernels::StepLimits& limits,
                        DType kv_dtype);
 
@@ -48,6 +56,9 @@ class RankState {
   kernels::TokenHistory history() const { return {history_, vocab_}; }
   int32_t* last_token() const { return last_token_; }
 
+  std::byte* page(int64_t i) const { return pages_ + i * layout_.page_bytes; }
+  std::byte* slot(int64_t i) const { return slots_ + i * layout_.slot_bytes; }  // its committed part first
+  std::byte* snapshot(int64_t i) const { return snapshots_ + i * layout_.committed_bytes; }
   void save(int32_t slot, int32_t snapshot);
   void restore(int32_t slot, int32_t snapshot);
   const StateLayout& layout() const { return layout_; }

@@ -33,6 +33,7 @@ class Binder {
     if (!whole.ok()) return fail(whole.error()), Weight{};
     Weight w = slice_weight(*whole, slice_of(name));
     out_.bytes += w.out() * w.in() * size_of(w.data.dtype);
+    if (w.scales) out_.bytes += scale_count(w.out()) * scale_count(w.in()) * size_of(DType::f32);
     return w;
   }
 

@@ -1,0 +1,19 @@
+// Copies between the device and the host tier, as commands of a step. A rank runs all `out` moves first, then
+// `in` moves, then rows: what is freed by an eviction may be written again in the same step.
+#pragma once
+
+#include <cstdint>
+
+namespace godwit::cache {
+
+struct Move {
+  enum class What : uint8_t { page, snapshot };
+  enum class Way : uint8_t { out, in };  // out: device to host
+  What what = What::page;
+  Way way = Way::out;
+  int32_t from = 0;  // page or snapshot index in its tier
+  int32_t to = 0;    // likewise; of a snapshot moved in: the state slot
+  int32_t slot = 0;  // in: whose lease it serves, to be recomputed if the copy turns out damaged
+};
+
+}  // namespace godwit::cache
