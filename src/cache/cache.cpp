@@ -145,7 +145,7 @@ void Cache::release(Lease& lease) {
     }
   }
   lease.pages.clear();
-  lease.shared = 0;
+  lease.shared = lease.in_table = 0;
   slots_.give(lease.slot);
   lease.slot = kNone;
 }
@@ -182,6 +182,7 @@ void Cache::commit(Lease& lease, std::span<const int32_t> prompt, int64_t positi
       // Another request computed the same block meanwhile: the same bits, so one of the two pages is enough.
       pages_.give(page);
       page = known;
+      lease.in_table = std::min(lease.in_table, i);
     } else {
       tree_.insert(page, parent, lease.salt, block(prompt, i));
     }

@@ -30,6 +30,7 @@ enum class MissReason : uint8_t { none, disabled, too_short, no_snapshot, evicte
 struct Lease {
   int32_t slot = kNone;        // kNone: holds nothing
   std::vector<int32_t> pages;  // page i holds positions [64 i, 64 i + 64)
+  int32_t in_table = 0;        // the first so many are as the plan's page table has them
   int32_t shared = 0;          // the first so many pages are blocks of the tree, read by others too
   uint64_t salt = 0;           // keeps tenants' prefixes apart
   int64_t cached = 0;          // leading tokens that need no prefill, a multiple of 64

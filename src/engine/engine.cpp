@@ -138,6 +138,7 @@ void Engine::step() {
 
 void Engine::on_admit(schedule::Sequence& s) {
   Record& record = *static_cast<Record*>(s.owner);
+  s.paused = record.sink->room() == 0;
   if (record.wants_history) model_->start_history(s.lease.slot, s.tokens, s.prompt_tokens);
   if (record.started) return;  // admitted again after a preemption
   record.started = true;

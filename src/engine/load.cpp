@@ -95,6 +95,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
       static_cast<int32_t>(m.pages), static_cast<int32_t>(m.slots), static_cast<int32_t>(m.snapshots)});
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
+  scheduler_->prepare(plan_);
 
   plan_.sequences.reserve(static_cast<size_t>(limits.max_sequences));
   plan_.ids.reserve(static_cast<size_t>(m.limits.rows));

@@ -5,26 +5,59 @@
 namespace godwit::schedule {
 namespace {
 
-constexpr int64_t kGrowth = 4096;  // positions reserved beyond what is there (design §8)
+constexpr int64_t kGrowth = 4096;    // positions reserved beyond what is there (design §8)
+constexpr size_t kBiasPairs = 1024;  // logit_bias pairs of one request, at most (api spec)
 
 int64_t reservation(const Sequence& s) {
   const int64_t left = s.prompt_tokens + s.max_tokens - s.size();
   return s.size() + std::min(left, kGrowth);
 }
 
+int64_t rank_of(const Sequence& s) {
+  const int64_t level = std::clamp(s.priority, -kOutermostPriority, kOutermostPriority);
+  return s.submitted_ns + level * kPriorityHeadStartNs;
+}
+
+void insert_in_order(std::vector<std::unique_ptr<Sequence>>& line, std::unique_ptr<Sequence> s) {
+  const auto before = [](const auto& a, const auto& b) {
+    return a->rank != b->rank ? a->rank < b->rank : a->number < b->number;
+  };
+  line.insert(std::upper_bound(line.begin(), line.end(), s, before), std::move(s));
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const ScheduleLimits& limits, cache::Cache& cache, std::vector<int32_t> stop_ids,
                      const Clock& clock, Listener& listener)
-    : limits_(limits), cache_(cache), stop_ids_(std::move(stop_ids)), clock_(clock), listener_(listener) {
+    : limits_(limits),
+      cache_(cache),
+      stop_ids_(std::move(stop_ids)),
+      clock_(clock),
+      listener_(listener),
+      cost_(limits.itl_target_ns, limits.prefill_tokens),
+      by_slot_(static_cast<size_t>(cache.slots_capacity()) + 1, nullptr) {
   running_.reserve(static_cast<size_t>(limits_.max_sequences));
   waiting_.reserve(static_cast<size_t>(limits_.max_waiting + limits_.max_sequences));
 }
 
+void Scheduler::prepare(StepPlan& plan) const {
+  const size_t sequences = static_cast<size_t>(limits_.max_sequences);
+  plan.table_stride = static_cast<int32_t>(cache::pages_for(limits_.context));
+  plan.pages.assign(by_slot_.size() * static_cast<size_t>(plan.table_stride), 0);
+  plan.sequences.reserve(sequences);
+  plan.ids.reserve(sequences + static_cast<size_t>(limits_.forced_rows + limits_.prefill_tokens));
+  plan.samples.reserve(sequences);
+  plan.bias_ids.reserve(sequences * kBiasPairs);
+  plan.bias_values.reserve(sequences * kBiasPairs);
+  plan.restores.reserve(sequences);
+  plan.saves.reserve(sequences);
+}
+
 bool Scheduler::add(std::unique_ptr<Sequence> s) {
+  GODWIT_ASSERT(cache::pages_for(s->prompt_tokens + s->max_tokens) <= cache_.pages_capacity());
   if (waiting() >= limits_.max_waiting) return false;
-  const auto later = [](int32_t priority, const auto& other) { return priority < other->priority; };
-  waiting_.insert(std::upper_bound(waiting_.begin(), waiting_.end(), s->priority, later), std::move(s));
+  s->rank = rank_of(*s);
+  insert_in_order(waiting_, std::move(s));
   return true;
 }
 
@@ -37,16 +70,20 @@ void Scheduler::sweep() {
   };
   for (size_t i = running_.size(); i-- > 0;) {
     if (running_[i]->cancelled) {
-      end(i, FinishReason::cancelled, -1, std::nullopt);
+      end(*running_[i], FinishReason::cancelled, -1, std::nullopt);
     } else if (overdue(*running_[i])) {
-      end(i, FinishReason::error, -1, late());
+      end(*running_[i], FinishReason::error, -1, late());
     }
   }
-  for (size_t i = waiting_.size(); i-- > 0;) {
-    const bool cancelled = waiting_[i]->cancelled;
-    if (!cancelled && !overdue(*waiting_[i])) continue;
-    std::unique_ptr<Sequence> s = std::move(waiting_[i]);
-    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
+  for (size_t n = window(); n-- > 0;) {
+    if (looked_at_ >= waiting_.size()) looked_at_ = 0;
+    const bool cancelled = waiting_[looked_at_]->cancelled;
+    if (!cancelled && !overdue(*waiting_[looked_at_])) {
+      ++looked_at_;
+      continue;
+    }
+    std::unique_ptr<Sequence> s = std::move(waiting_[looked_at_]);
+    waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(looked_at_));
     if (cancelled) {
       listener_.on_end(std::move(s), FinishReason::cancelled, -1, std::nullopt);
     } else {
@@ -55,61 +92,75 @@ void Scheduler::sweep() {
   }
 }
 
+// Pages that one more growth step of everything running would take.
+int64_t Scheduler::headroom() const {
+  int64_t pages = 0;
+  for (const auto& s : running_) {
+    const int64_t lacking =
+        cache::pages_for(s->prompt_tokens + s->max_tokens) - cache::pages_for(s->lease.tokens());
+    pages += std::clamp<int64_t>(lacking, 0, cache::pages_for(kGrowth));
+  }
+  return pages;
+}
+
 // In order; the first that does not fit waits, and nobody overtakes it.
 void Scheduler::admit() {
   while (!waiting_.empty() && running() < limits_.max_sequences) {
     Sequence& s = *waiting_.front();
-    if (!cache_.acquire({s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, reservation(s), s.lease))
+    const int64_t free = cache_.pages_capacity() - cache_.pages_used();
+    // What had to go comes back only when everything that runs can grow once more without it: until then it
+    // would be sent away again before it had caught up, and again.
+    if (s.preemptions > 0 && free < cache::pages_for(reservation(s)) + headroom()) return;
+    if (s.number == refused_ && free <= refused_pages_) return;  // nothing was freed since it was looked up
+    if (!cache_.acquire({s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, reservation(s), s.lease)) {
+      refused_ = s.number;
+      refused_pages_ = free;
       return;
+    }
     s.computed = s.lease.cached;
     s.history_ready = false;
+    s.paused = false;  // unless on_admit knows better
     if (s.started_ns == 0) s.started_ns = clock_.now_ns();
-    running_.push_back(std::move(waiting_.front()));
+    by_slot_[static_cast<size_t>(s.lease.slot)] = &s;
+    insert_in_order(running_, std::move(waiting_.front()));
     waiting_.erase(waiting_.begin());
-    listener_.on_admit(*running_.back());
+    listener_.on_admit(s);
   }
 }
 
-// Gives the sequence back to the head of the waiting line; it is recomputed when it fits again.
+// Gives a sequence back to the waiting line; it is recomputed when it fits again.
 void Scheduler::preempt(size_t index) {
-  cache_.release(running_[index]->lease);
-  running_[index]->computed = 0;
-  waiting_.insert(waiting_.begin(), std::move(running_[index]));
+  std::unique_ptr<Sequence> s = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  by_slot_[static_cast<size_t>(s->lease.slot)] = nullptr;
+  cache_.release(s->lease);
+  s->computed = 0;
+  ++s->preemptions;
+  insert_in_order(waiting_, std::move(s));
 }
 
-// Pages for `tokens` positions of running_[index], taken from the youngest of the lowest priority if need be.
-// False when the sequence itself had to go.
+// Pages for `tokens` positions of running_[index], taken from the last in the order if need be. False when
+// the sequence itself was the last.
 bool Scheduler::reserve(size_t index, int64_t tokens) {
-  if (tokens <= running_[index]->lease.tokens()) return true;
-  const uint64_t number = running_[index]->number;
-  while (!cache_.grow(running_[index]->lease, reservation(*running_[index]))) {
-    if (cache_.grow(running_[index]->lease, tokens)) return true;
-    size_t victim = 0;
-    for (size_t i = 1; i < running_.size(); ++i)
-      if (running_[i]->priority >= running_[victim]->priority) victim = i;
-    const bool self = running_[victim]->number == number;
-    preempt(victim);
+  Sequence& s = *running_[index];
+  if (tokens <= s.lease.tokens()) return true;
+  while (!cache_.grow(s.lease, reservation(s)) && !cache_.grow(s.lease, tokens)) {
+    const bool self = running_.size() == index + 1;
+    preempt(running_.size() - 1);
     if (self) return false;
-    if (victim < index) --index;
   }
   return true;
 }
 
 void Scheduler::plan(StepPlan& plan) {
+  GODWIT_ASSERT(plan.table_stride > 0);
   plan.clear();
+  planned_ns_ = clock_.now_ns();
   sweep();
   admit();
   // Growth first: it may send sequences away, and a planned row must not lose its pages.
-  for (size_t i = 0; i < running_.size();) {
-    const uint64_t number = running_[i]->number;
-    if (running_[i]->decoding()) reserve(i, running_[i]->size());
-    if (i < running_.size() && running_[i]->number == number) {
-      ++i;
-    } else if (i > 0) {
-      --i;  // something before or at i left; a look twice at one is harmless
-    }
-  }
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (!running_[i]->paused && running_[i]->decoding()) reserve(i, running_[i]->size());
   plan_decode(plan);
   plan.decode_sequences = static_cast<int32_t>(plan.sequences.size());
   plan_prefill(plan);
@@ -142,22 +193,43 @@ int64_t Scheduler::slice_end(const Sequence& s, int64_t budget) const {
   return end == s.prompt_tokens ? end : end / kernels::kPageTokens * kernels::kPageTokens;
 }
 
+// Half of the prompt rows go to the prompt that has the fewest left, the rest to the first in the order:
+// short prompts do not wait for a long one, nor a long one for a stream of short ones. Of an odd number of
+// pages the two get the larger half in turns. What they leave goes along the order.
 void Scheduler::plan_prefill(StepPlan& plan) {
-  int64_t budget = limits_.prefill_tokens;
-  for (auto& s : running_) {
-    if (budget <= 0) return;
+  Sequence* first = nullptr;
+  Sequence* shortest = nullptr;
+  const auto left = [](const Sequence& s) { return s.prompt_tokens - s.computed; };
+  for (const auto& s : running_) {
     if (s->paused || s->decoding()) continue;
-    const int64_t end = slice_end(*s, budget);
-    if (end == s->computed) return;
-    budget -= end - s->computed;
-    add_rows(plan, *s, kernels::RowKind::prefill, end - s->computed);
-    if (end % kernels::kPageTokens != 0) continue;
-    const bool edge = end == s->lease.branch || end == s->prompt_tokens ||
-                      end == cache::Cache::last_boundary(s->prompt_tokens);
-    if (!edge && end - s->lease.last_snapshot < limits_.snapshot_stride) continue;
-    const int32_t snapshot = cache_.reserve_snapshot(s->lease, end);
-    if (snapshot >= 0) plan.saves.push_back({s->lease.slot, snapshot, end});
+    if (first == nullptr) first = s.get();
+    if (shortest == nullptr || left(*s) < left(*shortest)) shortest = s.get();
   }
+  if (first == nullptr) return;
+  int64_t budget = cost_.prompt_rows(plan.rows());
+  if (shortest != first) {
+    const int64_t turn = plan.step % 2 == 0 ? 0 : cache::kPageTokens - 1;
+    budget -= add_slice(plan, *shortest, (budget / 2 + turn) / cache::kPageTokens * cache::kPageTokens);
+  }
+  budget -= add_slice(plan, *first, budget);
+  for (const auto& s : running_)
+    if (s.get() != first && s.get() != shortest && !s->paused && !s->decoding())
+      budget -= add_slice(plan, *s, budget);
+}
+
+// Rows planned: 0 when the budget does not reach the next grid point.
+int64_t Scheduler::add_slice(StepPlan& plan, Sequence& s, int64_t budget) {
+  const int64_t end = slice_end(s, budget);
+  const int64_t rows = end - s.computed;
+  if (rows <= 0) return 0;
+  add_rows(plan, s, kernels::RowKind::prefill, rows);
+  if (end % kernels::kPageTokens != 0) return rows;
+  const bool edge =
+      end == s.lease.branch || end == s.prompt_tokens || end == cache::Cache::last_boundary(s.prompt_tokens);
+  if (!edge && end - s.lease.last_snapshot < limits_.snapshot_stride) return rows;
+  const int32_t snapshot = cache_.reserve_snapshot(s.lease, end);
+  if (snapshot >= 0) plan.saves.push_back({s.lease.slot, snapshot, end});
+  return rows;
 }
 
 void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int64_t rows) {
@@ -167,7 +239,7 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
   p.rows.row = plan.rows();
   p.rows.rows = static_cast<int32_t>(rows);
   p.rows.slot = s.lease.slot;
-  p.rows.page_offset = static_cast<int32_t>(plan.pages.size());
+  p.rows.page_offset = s.lease.slot * plan.table_stride;
   p.rows.kind = kind;
   p.pages = static_cast<int32_t>(cache::pages_for(s.computed + rows));
   p.sampled_rows = s.computed + rows == s.size() ? 1 : 0;
@@ -176,7 +248,9 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
     cache_.restored(s.lease);
   }
   plan.ids.insert(plan.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + s.computed + rows);
-  plan.pages.insert(plan.pages.end(), s.lease.pages.begin(), s.lease.pages.begin() + p.pages);
+  std::copy(s.lease.pages.begin() + s.lease.in_table, s.lease.pages.end(),
+            plan.pages.begin() + p.rows.page_offset + s.lease.in_table);
+  s.lease.in_table = static_cast<int32_t>(s.lease.pages.size());
   if (p.sampled_rows == 1) {
     sample::SamplingRow row = s.sampling;
     row.slot = s.lease.slot;
@@ -200,38 +274,28 @@ bool Scheduler::stops(const Sequence& s, int32_t id) const {
   return (!s.ignore_eos && among(stop_ids_)) || among(s.stop_ids);
 }
 
-// Index in running_ of a request, looked for from `from` on and around: plans list each family in the order
-// of running_.
-size_t Scheduler::find(uint64_t number, size_t from) const {
-  for (size_t i = 0; i < running_.size(); ++i) {
-    const size_t at = (from + i) % running_.size();
-    if (running_[at]->number == number) return at;
-  }
-  return running_.size();
-}
-
 void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged) {
+  const int64_t prompt_rows = plan.rows() - plan.decode_rows();
+  cost_.observe(plan.decode_rows(), prompt_rows, clock_.now_ns() - planned_ns_);
   cache_.step_done();
   if (!damaged.empty()) cache_.distrust_host();
   for (size_t i = running_.size(); i-- > 0;)
     if (std::find(damaged.begin(), damaged.end(), running_[i]->lease.slot) != damaged.end()) preempt(i);
   size_t next_draw = 0;
-  size_t at = 0;
   for (const PlanSequence& p : plan.sequences) {
-    at = find(p.request, at);
-    if (at == running_.size()) {  // computed from a damaged copy, and sent away above
+    if (by_slot_[static_cast<size_t>(p.rows.slot)] == nullptr) {  // computed from a damaged copy, sent away
       next_draw += static_cast<size_t>(p.sampled_rows);
-      at = 0;
       continue;
     }
-    Sequence& s = *running_[at];
+    Sequence& s = *by_slot_[static_cast<size_t>(p.rows.slot)];
+    GODWIT_ASSERT(s.number == p.request);
     s.computed += p.rows.rows;
     if (p.rows.kind == kernels::RowKind::prefill)
       cache_.commit(s.lease, {s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, s.computed);
     if (p.sampled_rows == 0) continue;
     const sample::Sampled& d = drawn[next_draw++];
     if (!d.finite) {
-      end(at, FinishReason::error, -1,
+      end(s, FinishReason::error, -1,
           Error{ErrorCode::internal,
                 "the model gave no finite logits for this request; other requests are not affected",
                 {}});
@@ -241,22 +305,25 @@ void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::s
     s.tokens.push_back(d.id);
     listener_.on_token(s, d);
     if (stops(s, d.id)) {
-      end(at, FinishReason::stop, d.id, std::nullopt);
+      end(s, FinishReason::stop, d.id, std::nullopt);
     } else if (s.completion_tokens() >= s.max_tokens || s.size() >= limits_.context) {
-      end(at, FinishReason::length, -1, std::nullopt);
+      end(s, FinishReason::length, -1, std::nullopt);
     }
   }
 }
 
-void Scheduler::end(size_t index, FinishReason reason, int32_t stop_id, std::optional<Error> error) {
-  std::unique_ptr<Sequence> s = std::move(running_[index]);
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+void Scheduler::end(Sequence& ended, FinishReason reason, int32_t stop_id, std::optional<Error> error) {
+  const auto at =
+      std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &ended; });
+  std::unique_ptr<Sequence> s = std::move(*at);
+  running_.erase(at);
+  by_slot_[static_cast<size_t>(s->lease.slot)] = nullptr;
   cache_.release(s->lease);
   listener_.on_end(std::move(s), reason, stop_id, std::move(error));
 }
 
 void Scheduler::fail_all(const Error& error) {
-  while (!running_.empty()) end(running_.size() - 1, FinishReason::error, -1, error);
+  while (!running_.empty()) end(*running_.back(), FinishReason::error, -1, error);
   while (!waiting_.empty()) {
     std::unique_ptr<Sequence> s = std::move(waiting_.back());
     waiting_.pop_back();

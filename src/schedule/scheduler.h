@@ -1,10 +1,13 @@
-// Scheduler: which sequence gets which rows in the next step (design §3, §8). It knows neither HTTP nor text
-// nor tensors, so the simulator drives this very code with a virtual clock.
+// Scheduler: which sequence gets which rows in the next step (design §3, §8; docs/scheduling.md). It knows
+// neither HTTP nor text nor tensors, so the simulator drives this very code with a virtual clock.
 //
-// Every step carries all rows of the decode family that can run, plus prompt rows up to `prefill_tokens`.
+// There is one order: submission time plus a head start for each level of priority. Admission goes along it,
+// memory is taken back against it, and because it never changes, nobody can be overtaken for ever.
+// Every step carries all rows of the decode family that can run, plus as many prompt rows as the step-cost
+// model says fit into the inter-token target; the shortest and the first prompt share them.
 // Admission reserves prompt + min(max_tokens, 4,096) positions and grows in steps of 4,096; when growth
-// fails, the sequence that joined last gives everything back and is recomputed later: its prompt as prefill
-// rows, what it had drawn as forced rows, so its tokens do not change.
+// fails, the last in the order gives everything back and is recomputed later: its prompt as prefill rows,
+// what it had drawn as forced rows, so its tokens do not change.
 #pragma once
 
 #include <memory>
@@ -16,9 +19,16 @@
 #include "base/error.h"
 #include "cache/cache.h"
 #include "schedule/sequence.h"
+#include "schedule/step_cost.h"
 #include "schedule/step_plan.h"
 
 namespace godwit::schedule {
+
+// One level of priority is worth so much waiting time; levels beyond the outermost count as the outermost. A
+// request is overtaken only by requests submitted at most 5 s per level of difference after it: 320 s at
+// most.
+constexpr int64_t kPriorityHeadStartNs = 5'000'000'000;
+constexpr int32_t kOutermostPriority = 32;
 
 struct ScheduleLimits {
   int64_t context = 0;        // tokens a sequence may have
@@ -29,13 +39,15 @@ struct ScheduleLimits {
   // Prompt tokens between snapshots that only mark the end of a slice. A snapshot costs as much memory as the
   // cache entries of 2,800 to 5,500 tokens of the real model (design §9), so closer ones would not pay.
   int64_t snapshot_stride = 4096;
+  int64_t itl_target_ns = 30'000'000;  // a step that streams wait for should not take longer
 };
 
 // What happened to a sequence. Called on the engine thread while a step is applied.
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void on_admit(Sequence& sequence) = 0;  // it holds a lease; before its first row
+  // It holds a lease; before its first row. Sets `paused` when its reader has no room (after a preemption).
+  virtual void on_admit(Sequence& sequence) = 0;
   virtual void on_token(Sequence& sequence, const sample::Sampled& drawn) = 0;
   // Takes the sequence: its lease is already returned.
   virtual void on_end(std::unique_ptr<Sequence> sequence, FinishReason reason, int32_t stop_id,
@@ -47,37 +59,46 @@ class Scheduler {
   Scheduler(const ScheduleLimits& limits, cache::Cache& cache, std::vector<int32_t> stop_ids,
             const Clock& clock, Listener& listener);
 
+  // Gives a plan all the storage it will ever need; once, before its first plan().
+  void prepare(StepPlan& plan) const;
   // False when the waiting line is full.
   bool add(std::unique_ptr<Sequence> sequence);
   // Ends cancelled and overdue sequences, admits waiting ones and fills `plan`. The caller has set `paused`
   // and `cancelled`.
   void plan(StepPlan& plan);
-  // Takes the draws of the planned step, one for each entry of plan.samples. `damaged`: slots whose copy from
-  // the host tier failed its checksum; their requests are computed again from nothing.
+  // Takes the draws of the planned step, one for each entry of plan.samples. The time since plan() is what
+  // the step took. `damaged`: slots whose copy from the host tier failed its checksum; their requests are
+  // computed again from nothing.
   void apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged = {});
   // Ends everything with `error`: the engine is dying or its drain deadline has passed.
   void fail_all(const Error& error);
 
+  // Every running sequence, and the part of the waiting line that the next plan() looks at: a line of a
+  // thousand is seen once in 16 steps, and a step costs the same however long it is.
   template <class F>
   void for_each(F&& f) {
     for (auto& s : running_) f(*s);
-    for (auto& s : waiting_) f(*s);
+    for (size_t i = 0; i < window(); ++i) f(*waiting_[(looked_at_ + i) % waiting_.size()]);
   }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
+  static constexpr size_t kWindow = 64;
+  size_t window() const { return std::min(kWindow, waiting_.size()); }
+
   void sweep();
   void admit();
+  int64_t headroom() const;
   bool reserve(size_t index, int64_t tokens);
   void preempt(size_t index);
-  size_t find(uint64_t number, size_t from) const;
   void plan_decode(StepPlan& plan);
-  int64_t slice_end(const Sequence& s, int64_t budget) const;
   void plan_prefill(StepPlan& plan);
+  int64_t slice_end(const Sequence& s, int64_t budget) const;
+  int64_t add_slice(StepPlan& plan, Sequence& s, int64_t budget);
   void add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int64_t rows);
-  void end(size_t index, FinishReason reason, int32_t stop_id, std::optional<Error> error);
+  void end(Sequence& s, FinishReason reason, int32_t stop_id, std::optional<Error> error);
   bool stops(const Sequence& s, int32_t id) const;
 
   ScheduleLimits limits_;
@@ -85,8 +106,14 @@ class Scheduler {
   std::vector<int32_t> stop_ids_;
   const Clock& clock_;
   Listener& listener_;
-  std::vector<std::unique_ptr<Sequence>> running_;  // in the order they joined
-  std::vector<std::unique_ptr<Sequence>> waiting_;  // by priority, then arrival
+  StepCost cost_;
+  int64_t planned_ns_ = 0;                          // when the step now running was planned
+  std::vector<std::unique_ptr<Sequence>> running_;  // both in the one order
+  std::vector<std::unique_ptr<Sequence>> waiting_;
+  std::vector<Sequence*> by_slot_;  // [slots] whose it is
+  size_t looked_at_ = 0;            // where in the waiting line the next sweep starts
+  uint64_t refused_ = 0;            // number of the head of the line when it did not fit …
+  int64_t refused_pages_ = 0;       // … into so many pages
 };
 
 }  // namespace godwit::schedule

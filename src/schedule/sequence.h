@@ -31,6 +31,8 @@ struct Sequence {
   sample::SamplingRow sampling;  // slot, position and offsets are filled in each step
   std::vector<std::pair<int32_t, float>> bias;
   int32_t priority = 0;     // lower runs first
+  int64_t rank = 0;         // its place in the one order of the schedule; lower is served first, set by add()
+  int32_t preemptions = 0;  // times it gave everything back
   int64_t deadline_ns = 0;  // 0 = none
   int64_t submitted_ns = 0;
   int64_t started_ns = 0;      // first scheduled row; 0 = never

@@ -14,7 +14,7 @@ namespace godwit::schedule {
 struct PlanSequence {
   uint64_t request = 0;  // engine's number of the request
   kernels::Sequence rows;
-  int32_t pages = 0;         // entries of its page table from rows.page_offset on
+  int32_t pages = 0;         // entries of its page table it uses, from rows.page_offset on
   int32_t sampled_rows = 0;  // its last so many rows get logits: prefill 0 or 1, decode 1, verify all
 };
 
@@ -29,8 +29,11 @@ struct StepPlan {
   uint64_t step = 0;
   int32_t decode_sequences = 0;  // the first so many are of the decode family
   std::vector<PlanSequence> sequences;
-  std::vector<int32_t> ids;                  // [rows] or kernels::kFromSlot
-  std::vector<int32_t> pages;                // page tables, one after the other
+  std::vector<int32_t> ids;  // [rows] or kernels::kFromSlot
+  // Page tables. Those of the scheduler have a fixed place for each slot and stay from step to step: only
+  // what changed is written, or a million-token context would cost 64 KB of copying for every token.
+  std::vector<int32_t> pages;
+  int32_t table_stride = 0;                  // entries kept for a slot: [slots, stride]
   std::vector<sample::SamplingRow> samples;  // one per logits row, in row order
   std::vector<int32_t> bias_ids;             // logit_bias pairs of all samples
   std::vector<float> bias_values;
@@ -39,21 +42,39 @@ struct StepPlan {
   std::vector<SnapshotCommand> saves;
 
   int32_t rows() const { return static_cast<int32_t>(ids.size()); }
+  int32_t decode_rows() const {
+    return static_cast<size_t>(decode_sequences) < sequences.size()
+               ? sequences[static_cast<size_t>(decode_sequences)].rows.row
+               : rows();
+  }
   bool empty() const { return sequences.empty() && restores.empty() && saves.empty() && moves.empty(); }
   void clear();
+  // A copy whose page tables hold what the step uses and lie one after the other: for dumps.
+  StepPlan packed() const;
 };
 
 inline void StepPlan::clear() {
   decode_sequences = 0;
   sequences.clear();
   ids.clear();
-  pages.clear();
   samples.clear();
   bias_ids.clear();
   bias_values.clear();
   moves.clear();
   restores.clear();
   saves.clear();
+}
+
+inline StepPlan StepPlan::packed() const {
+  StepPlan out = *this;
+  out.table_stride = 0;
+  out.pages.clear();
+  for (PlanSequence& p : out.sequences) {
+    const auto table = pages.begin() + p.rows.page_offset;
+    p.rows.page_offset = static_cast<int32_t>(out.pages.size());
+    out.pages.insert(out.pages.end(), table, table + p.pages);
+  }
+  return out;
 }
 
 }  // namespace godwit::schedule

@@ -1,10 +1,11 @@
 // ShadowModel: stands in for the ranks under the real schedule and cache. It keeps what a model would keep
 // (tokens in pages, a running state in slots) as hashes, refuses any step a real model could not run, and
 // draws the next token from what it FOUND in pages and slot. A page freed too early, a state not restored, a
-// row run twice: each gives another token than the request alone would.
+// row run twice: each gives another token than the request alone would. A page is kept as the hash of the ids
+// written to it, so that reading a context costs one step for each 64 tokens and a million requests are
+// feasible.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -21,8 +22,8 @@ constexpr int32_t kVocabulary = 1000;
 class ShadowModel {
  public:
   ShadowModel(int32_t pages, int32_t slots, int32_t snapshots, cache::HostSizes host = {})
-      : pages_(static_cast<size_t>(pages) * cache::kPageTokens, -1),
-        host_pages_(static_cast<size_t>(host.pages) * cache::kPageTokens, -1),
+      : pages_(static_cast<size_t>(pages)),
+        host_pages_(static_cast<size_t>(host.pages)),
         slots_(static_cast<size_t>(slots)),
         snapshots_(static_cast<size_t>(snapshots)),
         host_snapshots_(static_cast<size_t>(host.snapshots)) {}
@@ -72,21 +73,34 @@ class ShadowModel {
     }
   }
 
-  // The next token of a request that runs alone.
-  static int32_t next(const std::vector<int32_t>& tokens, uint64_t seed) {
-    State s;
-    uint64_t pages = 0;
-    for (int32_t id : tokens) {
-      s.hash = advance(s.hash, id);
-      pages = advance(pages, id);
+  // What a request that runs alone draws, fed token by token.
+  class Alone {
+   public:
+    void feed(int32_t id) {
+      state_ = advance(state_, id);
+      page_ = advance(page_, id);
+      if (++tokens_ % cache::kPageTokens != 0) return;
+      whole_pages_ = mix64(whole_pages_ ^ page_);
+      page_ = 0;
     }
-    return draw(s.hash, pages, seed, static_cast<int64_t>(tokens.size()));
-  }
+    int32_t next(uint64_t seed) const {
+      const uint64_t found = tokens_ % cache::kPageTokens == 0 ? whole_pages_ : mix64(whole_pages_ ^ page_);
+      return draw(state_, found, seed, tokens_);
+    }
+
+   private:
+    uint64_t state_ = 0, page_ = 0, whole_pages_ = 0;
+    int64_t tokens_ = 0;
+  };
 
  private:
   struct State {
     int64_t tokens = 0;
     uint64_t hash = 0;
+  };
+  struct Page {
+    uint64_t hash = 0;  // of the ids in it, in order
+    int32_t filled = 0;
   };
 
   static void require(bool holds, const char* what) {
@@ -102,10 +116,8 @@ class ShadowModel {
     const bool out = m.way == cache::Move::Way::out;
     ++(out ? moved_out : moved_in);
     if (m.what == cache::Move::What::page) {
-      std::vector<int32_t>& from = out ? pages_ : host_pages_;
-      std::vector<int32_t>& to = out ? host_pages_ : pages_;
-      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(m.from) * cache::kPageTokens, cache::kPageTokens,
-                  to.begin() + static_cast<std::ptrdiff_t>(m.to) * cache::kPageTokens);
+      std::vector<Page>& from = out ? pages_ : host_pages_;
+      (out ? host_pages_ : pages_).at(static_cast<size_t>(m.to)) = from.at(static_cast<size_t>(m.from));
     } else if (out) {
       host_snapshots_.at(static_cast<size_t>(m.to)) = snapshots_.at(static_cast<size_t>(m.from));
     } else {
@@ -119,24 +131,25 @@ class ShadowModel {
     if (p.rows.first == 0) s = State{};
     require(s.tokens == p.rows.first, "the slot's state covers other tokens than the rows continue");
     require(p.pages == cache::pages_for(p.rows.first + p.rows.rows), "the page table has another length");
+    require(p.rows.page_offset + p.pages <= static_cast<int32_t>(plan.pages.size()),
+            "a page table past the end");
     const int32_t* table = plan.pages.data() + p.rows.page_offset;
     for (int32_t r = 0; r < p.rows.rows; ++r) {
       const int64_t position = p.rows.first + r;
       const int32_t id = plan.ids[static_cast<size_t>(p.rows.row + r)];
       const int32_t page = table[position / cache::kPageTokens];
-      require(page >= 1 && static_cast<size_t>(page) * cache::kPageTokens < pages_.size(),
-              "page out of range");
-      pages_[static_cast<size_t>(page * cache::kPageTokens + position % cache::kPageTokens)] = id;
+      require(page >= 1 && static_cast<size_t>(page) < pages_.size(), "page out of range");
+      Page& to = pages_[static_cast<size_t>(page)];
+      if (position % cache::kPageTokens == 0) to = Page{};
+      require(to.filled == position % cache::kPageTokens, "a page is not filled in order");
+      to.hash = advance(to.hash, id);
+      ++to.filled;
       s.hash = advance(s.hash, id);
       ++s.tokens;
     }
     if (p.sampled_rows == 0) return;
     uint64_t found = 0;  // attention reads what the pages hold, all of it
-    for (int64_t position = 0; position < s.tokens; ++position) {
-      const int32_t page = table[position / cache::kPageTokens];
-      found = advance(found,
-                      pages_[static_cast<size_t>(page * cache::kPageTokens + position % cache::kPageTokens)]);
-    }
+    for (int32_t i = 0; i < p.pages; ++i) found = mix64(found ^ pages_[static_cast<size_t>(table[i])].hash);
     const sample::SamplingRow& row = plan.samples[drawn.size()];
     require(row.slot == p.rows.slot && row.position == s.tokens, "a draw at another position");
     sample::Sampled out;
@@ -144,7 +157,7 @@ class ShadowModel {
     drawn.push_back(out);
   }
 
-  std::vector<int32_t> pages_, host_pages_;  // [pages, 64] ids
+  std::vector<Page> pages_, host_pages_;
   std::vector<State> slots_;
   std::vector<State> snapshots_, host_snapshots_;
 

@@ -2,6 +2,7 @@
 // tokens against the ones it gets alone, and the pools against leaks.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
@@ -27,7 +28,9 @@ class World final : public schedule::Listener {
       : limits_(limits),
         cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host}),
         scheduler_(limits, cache_, std::move(stop_ids), clock_, *this),
-        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host) {}
+        model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host) {
+    scheduler_.prepare(plan_);
+  }
 
   std::unique_ptr<schedule::Sequence> make(std::vector<int32_t> prompt, int64_t max_tokens) {
     auto s = std::make_unique<schedule::Sequence>();
@@ -48,8 +51,8 @@ class World final : public schedule::Listener {
 
   // One step; false when nothing could be planned.
   bool step() {
-    clock_.advance_ns(1'000'000);
     scheduler_.plan(plan_);
+    clock_.advance_ns(cost ? cost(plan_) : 1'000'000);
     if (plan_.empty()) return false;
     int64_t prefill = 0;
     for (size_t i = static_cast<size_t>(plan_.decode_sequences); i < plan_.sequences.size(); ++i)
@@ -65,10 +68,10 @@ class World final : public schedule::Listener {
 
   // Does what a request got equal what it gets alone?
   static bool as_alone(const Ended& e, uint64_t seed) {
-    std::vector<int32_t> tokens(e.tokens.begin(), e.tokens.begin() + e.prompt);
-    for (size_t i = static_cast<size_t>(e.prompt); i < e.tokens.size(); ++i) {
-      if (ShadowModel::next(tokens, seed) != e.tokens[i]) return false;
-      tokens.push_back(e.tokens[i]);
+    ShadowModel::Alone alone;
+    for (size_t i = 0; i < e.tokens.size(); ++i) {
+      if (i >= static_cast<size_t>(e.prompt) && alone.next(seed) != e.tokens[i]) return false;
+      alone.feed(e.tokens[i]);
     }
     return true;
   }
@@ -98,6 +101,7 @@ class World final : public schedule::Listener {
   };
   std::map<uint64_t, Admitted> admitted;
   std::map<uint64_t, Ended> ended;
+  std::function<int64_t(const schedule::StepPlan&)> cost;  // what a step takes, ns; unset: 1 ms
   int64_t cached_tokens = 0;
   int64_t admissions = 0;
   int64_t tokens = 0;
