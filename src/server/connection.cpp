@@ -1,8 +1,5 @@
 #include "server/connection.h"
 
-#include <fmt/core.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -10,12 +7,15 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
-#include <ctime>
 #include <limits>
+#include <utility>
 
 #include "base/clock.h"
+#include "server/caught.h"
+#include "server/outbox.h"
 #include "server/request_id.h"
 #include "server/request_reader.h"
+#include "server/response_head.h"
 
 namespace godwit::server {
 namespace asio = boost::asio;
@@ -26,25 +26,11 @@ namespace {
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMs = 1'000'000;
 constexpr size_t kReadBytes = 64 * 1024;
-constexpr size_t kKeptCapacity = 256 * 1024;  // a buffer that once grew beyond this is given back
 constexpr int64_t kLingerMs = 2'000;
 constexpr size_t kLingerBytes = 16u << 20;
 
 int64_t now_ns() {
   return SteadyClock().now_ns();
-}
-
-void append_date(std::string& out) {
-  thread_local std::time_t at = 0;
-  thread_local char text[40];
-  const std::time_t now = std::time(nullptr);
-  if (now != at) {
-    std::tm tm{};
-    gmtime_r(&now, &tm);
-    std::strftime(text, sizeof text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-    at = now;
-  }
-  out += text;
 }
 
 class Connection final : public ResponseWriter,
@@ -79,12 +65,10 @@ class Connection final : public ResponseWriter,
   }
   void respond(HttpResponse response) override;
   void begin_stream() override;
-  std::string& buffer() override { return payload_; }
+  std::string& buffer() override { return out_.payload(); }
   void flush() override;
   void end_stream() override;
-  bool congested() const override {
-    return payload_.size() + writing_payload_.size() > host_->limits.stream_buffer;
-  }
+  bool congested() const override { return out_.stream_bytes() > host_->limits.stream_buffer; }
   int status() const override { return status_; }
 
   // IoThread::Resident
@@ -96,8 +80,10 @@ class Connection final : public ResponseWriter,
   void read();
   void on_read(const error_code& ec, size_t bytes);
   void feed();
+  void await_body();
   void enter_answering();
   void refuse(const Error& error);
+  Error timed_out(int64_t now) const;
   void on_client_eof();
   void client_gone();
   void on_written(const error_code& ec);
@@ -140,15 +126,11 @@ class Connection final : public ResponseWriter,
   bool answered_ = false;  // the whole answer has been handed over
   std::atomic<bool> gone_{false};
 
-  std::string raw_;      // heads and whole answers
-  std::string payload_;  // stream bytes that will become one chunk
-  bool last_chunk_ = false;
+  Outbox out_;
   bool writing_ = false;
-  std::string writing_raw_;
-  std::string writing_payload_;
-  char chunk_size_[24];
 
   int64_t read_deadline_ = kNever;
+  int64_t upload_deadline_ = kNever;  // of the whole body; only while one arrives
   int64_t write_deadline_ = kNever;
   int64_t comment_deadline_ = kNever;
   int64_t armed_ = kNever;
@@ -184,7 +166,7 @@ void Connection::on_read(const error_code& ec, size_t bytes) {
     lingered_ += bytes;
     if (lingered_ > kLingerBytes) return close();
   } else if (state_ == State::reading) {
-    if (body_phase_) set_read_deadline(host_->limits.body_ms);
+    if (body_phase_) await_body();
     feed();
   }
   read();
@@ -197,9 +179,10 @@ void Connection::feed() {
   in_.erase(0, fed->consumed);
   if (fed->header_done && !fed->done) {
     body_phase_ = true;
-    set_read_deadline(host_->limits.body_ms);
+    upload_deadline_ = now_ns() + host_->limits.upload_ms * kMs;
+    await_body();
     if (fed->expect_continue) {
-      raw_ += "HTTP/1.1 100 Continue\r\n\r\n";
+      out_.head() += "HTTP/1.1 100 Continue\r\n\r\n";
       flush();
     }
   } else if (!body_phase_ && read_deadline_ > now_ns() + host_->limits.header_ms * kMs) {
@@ -217,7 +200,16 @@ void Connection::feed() {
   body_phase_ = false;
   read_buffer_ = std::string();
   enter_answering();
-  host_->handler(std::move(request), shared_from_this());
+  const auto handled = caught([&]() -> Result<void> {
+    host_->handler(std::move(request), shared_from_this());
+    return {};
+  });
+  if (!handled) respond(host_->error_response(handled.error()));
+}
+
+void Connection::await_body() {
+  read_deadline_ = std::min(now_ns() + host_->limits.body_ms * kMs, upload_deadline_);
+  arm_timer();
 }
 
 void Connection::enter_answering() {
@@ -242,11 +234,11 @@ void Connection::on_client_eof() {
   close_after_ = true;
   if (answered_) return;
   if (streaming_) {
-    payload_ += ":\n\n";
+    out_.payload() += ":\n\n";
   } else if (http_1_0_) {
     return client_gone();  // 1.0 knows no interim answer
   } else {
-    raw_ += "HTTP/1.1 100 Continue\r\n\r\n";
+    out_.head() += "HTTP/1.1 100 Continue\r\n\r\n";
   }
   flush();
   auto self = shared_from_this();
@@ -258,30 +250,12 @@ void Connection::on_client_eof() {
 // ---- writing
 
 void Connection::append_head(const HttpResponse& response, bool streamed) {
-  const int64_t ms = (now_ns() - received_ns_) / kMs;
-  fmt::format_to(std::back_inserter(raw_), "HTTP/1.1 {} {}\r\nDate: ", response.status,
-                 reason_phrase(response.status));
-  append_date(raw_);
-  fmt::format_to(std::back_inserter(raw_),
-                 "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n", request_id_, ms);
-  for (const auto& [name, value] : response.headers) {
-    fmt::format_to(std::back_inserter(raw_), "{}: {}\r\n", name, value);
-  }
-  if (streamed) {
-    raw_ +=
-        "Content-Type: text/event-stream; charset=utf-8\r\nCache-Control: no-cache\r\nX-Accel-Buffering: "
-        "no\r\n";
-    if (!http_1_0_) raw_ += "Transfer-Encoding: chunked\r\n";
-  } else if (response.status != 204) {
-    fmt::format_to(std::back_inserter(raw_), "Content-Type: {}\r\nContent-Length: {}\r\n",
-                   response.content_type, response.body.size());
-  }
-  if (close_after_) {
-    raw_ += "Connection: close\r\n";
-  } else if (http_1_0_) {
-    raw_ += "Connection: keep-alive\r\n";
-  }
-  raw_ += "\r\n";
+  append_response_head(out_.head(), response,
+                       {.request_id = request_id_,
+                        .processing_ms = (now_ns() - received_ns_) / kMs,
+                        .http_1_0 = http_1_0_,
+                        .close = close_after_,
+                        .streamed = streamed});
 }
 
 void Connection::respond(HttpResponse response) {
@@ -290,7 +264,7 @@ void Connection::respond(HttpResponse response) {
   status_ = response.status;
   answered_ = true;
   append_head(response, false);
-  if (!head_) raw_ += response.body;
+  if (!head_) out_.set_body(std::move(response.body));
   flush();
 }
 
@@ -306,30 +280,16 @@ void Connection::begin_stream() {
 void Connection::end_stream() {
   if (gone_ || !streaming_ || answered_) return;
   answered_ = true;
-  last_chunk_ = true;
+  out_.add_last_chunk();
   comment_deadline_ = kNever;
   flush();
 }
 
 void Connection::flush() {
-  if (gone_) {
-    payload_.clear();
-    return;
-  }
-  if (writing_ || (raw_.empty() && payload_.empty() && !last_chunk_)) return;
+  if (gone_) return out_.drop_payload();
+  if (writing_ || !out_.waiting()) return;
   writing_ = true;
-  writing_raw_.swap(raw_);
-  writing_payload_.swap(payload_);
-  std::array<asio::const_buffer, 5> parts;
-  parts[0] = asio::buffer(writing_raw_);
-  if (!http_1_0_ && !writing_payload_.empty()) {
-    char* end = fmt::format_to(chunk_size_, "{:x}\r\n", writing_payload_.size());
-    parts[1] = asio::buffer(chunk_size_, static_cast<size_t>(end - chunk_size_));
-    parts[3] = asio::buffer("\r\n", 2);
-  }
-  parts[2] = asio::buffer(writing_payload_);
-  if (!http_1_0_ && last_chunk_) parts[4] = asio::buffer("0\r\n\r\n", 5);
-  last_chunk_ = false;
+  const Outbox::Parts parts = out_.take(!http_1_0_);
   write_deadline_ = now_ns() + host_->limits.write_ms * kMs;
   if (streaming_ && !answered_) {
     comment_deadline_ = now_ns() + host_->limits.keep_alive_comment_ms * kMs;
@@ -345,10 +305,7 @@ void Connection::on_written(const error_code& ec) {
   if (state_ == State::closed) return;
   if (ec) return client_gone();
   const bool was_congested = congested();
-  for (std::string* buffer : {&writing_raw_, &writing_payload_}) {
-    buffer->clear();
-    if (buffer->capacity() > kKeptCapacity) buffer->shrink_to_fit();
-  }
+  out_.written();
   flush();
   if (writing_) return;
   if (answered_ && state_ == State::answering) return finish_exchange();
@@ -415,6 +372,15 @@ void Connection::arm_timer() {
   });
 }
 
+Error Connection::timed_out(int64_t now) const {
+  const HttpLimits& limits = host_->limits;
+  const auto [ms, what] = !body_phase_              ? std::pair(limits.header_ms, "the header")
+                          : now >= upload_deadline_ ? std::pair(limits.upload_ms, "the whole body")
+                                                    : std::pair(limits.body_ms, "the next part of the body");
+  return make_error(ErrorCode::request_timeout, "", "the request did not arrive in time ({} ms for {})", ms,
+                    what);
+}
+
 void Connection::on_timer() {
   if (state_ == State::closed) return;
   const int64_t now = now_ns();
@@ -422,9 +388,7 @@ void Connection::on_timer() {
   if (now >= read_deadline_) {
     read_deadline_ = kNever;
     if (state_ == State::reading && (body_phase_ || !in_.empty())) {
-      refuse(make_error(ErrorCode::request_timeout, "", "the request did not arrive in time ({} ms for {})",
-                        body_phase_ ? host_->limits.body_ms : host_->limits.header_ms,
-                        body_phase_ ? "the next part of the body" : "the header"));
+      refuse(timed_out(now));
     } else {
       return close();
     }

@@ -1,20 +1,21 @@
 #include "server/error_response.h"
 
 #include "base/json.h"
+#include "tokenizer/utf8.h"
 
 namespace godwit::server {
-
 void append_error_json(std::string& out, const Error& error) {
   const ErrorInfo& row = info(error.code);
   out += R"({"error":{"message":)";
-  append_json_string(out, error.message);
+  // A message may quote a path or a header, which are bytes; the answer is JSON, which is UTF-8.
+  append_json_string(out, tokenizer::replace_malformed(error.message));
   out += R"(,"type":)";
   append_json_string(out, row.type);
   out += R"(,"param":)";
   if (error.field.empty()) {
     out += "null";
   } else {
-    append_json_string(out, error.field);
+    append_json_string(out, tokenizer::replace_malformed(error.field));
   }
   out += R"(,"code":)";
   if (row.code.empty()) {

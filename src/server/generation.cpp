@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/caught.h"
 #include "server/error_response.h"
 
 namespace godwit::server {
@@ -39,7 +40,9 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
     int64_t last_delivery_ns = 0;
   };
 
+  void submit();
   void pump();
+  void pump_choices();
   void deliver(size_t index);
   void fail(const Error& error);
   void complete();
@@ -56,6 +59,7 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
   std::vector<Choice> choices_;
   engine::TokenSink::Batch batch_;
   size_t running_ = 0;
+  bool streaming_ = false;  // the head has been sent
   bool over_ = false;
   int64_t queued_ns_ = -1;
   int64_t first_token_ns_ = 0;
@@ -63,6 +67,14 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
 };
 
 void Generation::start() {
+  const auto started = caught([this]() -> Result<void> {
+    submit();
+    return {};
+  });
+  if (!started && !over_) fail(started.error());
+}
+
+void Generation::submit() {
   if (writer_->gone()) {
     metrics_.count_abort();
     return record("client_gone");
@@ -91,12 +103,23 @@ void Generation::start() {
   running_ = n;
   plan_->requests.clear();
   writer_->attach(shared_from_this());
-  if (plan_->stream) writer_->begin_stream();
+  if (plan_->stream) {
+    writer_->begin_stream();
+    streaming_ = true;
+  }
   for (auto& output : plan_->outputs) output->begin(stream());
   if (plan_->stream) writer_->flush();
 }
 
 void Generation::pump() {
+  const auto pumped = caught([this]() -> Result<void> {
+    pump_choices();
+    return {};
+  });
+  if (!pumped && !over_) fail(pumped.error());
+}
+
+void Generation::pump_choices() {
   for (size_t i = 0; i < choices_.size() && !over_; ++i) {
     if (choices_[i].ended) continue;
     if (plan_->stream && writer_->congested()) break;  // the sink fills up and pauses its sequence
@@ -146,7 +169,7 @@ void Generation::deliver(size_t index) {
 void Generation::fail(const Error& error) {
   over_ = true;
   cancel_all();
-  if (plan_->stream) {
+  if (streaming_) {
     std::string& out = writer_->buffer();
     out += "data: ";
     append_error_json(out, error);

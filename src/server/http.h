@@ -83,8 +83,10 @@ struct HttpLimits {
   size_t connections = 4096;
   int64_t header_ms = 10'000;  // from a request's first byte to the end of its header
   int64_t body_ms = 30'000;    // without a byte of the body
-  int64_t idle_ms = 75'000;    // between requests
-  int64_t write_ms = 30'000;   // without progress of a write
+  int64_t upload_ms =
+      300'000;                // from the end of the header to the end of the body, however steadily it comes
+  int64_t idle_ms = 75'000;   // between requests
+  int64_t write_ms = 30'000;  // without progress of a write
   int64_t keep_alive_comment_ms = 10'000;
 };
 

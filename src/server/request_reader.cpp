@@ -4,6 +4,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <iterator>
 
 #include "server/request_id.h"
 
@@ -18,6 +19,35 @@ struct RequestReader::Impl {
 };
 
 namespace {
+
+// Lengths that two readers could understand differently are refused, also where one reading is right: what a
+// proxy in front took for a body must never become a request here (RFC 9112 §6.3, §11.2).
+Result<void> check_framing(const http::request<http::string_body>& message) {
+  const auto [first, last] = message.equal_range(http::field::transfer_encoding);
+  if (first != last) {
+    const bool plain = std::next(first) == last && boost::beast::iequals(first->value(), "chunked");
+    if (!plain) {
+      return make_error(ErrorCode::invalid_request, "transfer-encoding",
+                        "the only transfer encoding is 'chunked', got '{}'",
+                        std::string_view(std::prev(last)->value()));
+    }
+    if (message.version() < 11) {
+      return make_error(ErrorCode::invalid_request, "transfer-encoding",
+                        "HTTP/1.0 has no transfer encodings");
+    }
+  }
+  if (message.version() >= 11 && message.count(http::field::host) != 1) {
+    return make_error(ErrorCode::invalid_request, "host", "an HTTP/1.1 request needs one Host header, got {}",
+                      message.count(http::field::host));
+  }
+  const auto encodings = message.equal_range(http::field::content_encoding);
+  for (auto it = encodings.first; it != encodings.second; ++it) {
+    if (it->value().empty() || it->value() == "identity") continue;
+    return make_error(ErrorCode::unsupported_media, "content-encoding",
+                      "request bodies must not be encoded, got '{}'", std::string_view(it->value()));
+  }
+  return {};
+}
 
 Error refuse(boost::beast::error_code ec, size_t header_bytes, size_t body_bytes) {
   if (ec == http::error::header_limit) {
@@ -45,6 +75,8 @@ RequestReader& RequestReader::operator=(RequestReader&&) noexcept = default;
 Result<RequestReader::Progress> RequestReader::feed(std::string_view bytes) {
   Progress progress;
   auto& parser = impl_->parser;
+  // Empty lines before a request: some clients end a body with one (RFC 9112 §2.2).
+  while (!parser.got_some() && bytes.substr(progress.consumed).starts_with("\r\n")) progress.consumed += 2;
   while (!parser.is_done() && progress.consumed < bytes.size()) {
     boost::beast::error_code ec;
     const auto rest = bytes.substr(progress.consumed);
@@ -58,18 +90,18 @@ Result<RequestReader::Progress> RequestReader::feed(std::string_view bytes) {
     impl_->header_reported = true;
     progress.header_done = true;
     const auto& message = parser.get();
-    const auto encoding = message[http::field::content_encoding];
-    if (!encoding.empty() && encoding != "identity") {
-      return make_error(ErrorCode::unsupported_media, "content-encoding",
-                        "request bodies must not be encoded, got '{}'", std::string_view(encoding));
-    }
-    if (message.version() == 11 && message.count(http::field::host) == 0) {
-      return make_error(ErrorCode::invalid_request, "host", "an HTTP/1.1 request needs a Host header");
-    }
+    if (auto framing = check_framing(message); !framing) return std::move(framing).error();
     progress.expect_continue =
         boost::beast::iequals(message[http::field::expect], "100-continue") && !parser.is_done();
   }
   progress.done = parser.is_done();
+  // Bodies are consumed as they come: what is left is the head of a chunk or trailers, and Beast would wait
+  // for their end for ever.
+  if (parser.is_header_done() && !progress.done && bytes.size() - progress.consumed > impl_->header_bytes) {
+    return make_error(ErrorCode::header_too_large, "",
+                      "the head of a chunk or the trailers exceed the limit of {} bytes",
+                      impl_->header_bytes);
+  }
   return progress;
 }
 

@@ -24,8 +24,9 @@ class RequestReader {
     bool expect_continue = false;  // with header_done: the client waits for "100 Continue"
     bool done = false;             // take() may be called
   };
-  // Feeds what is buffered. Errors: invalid_request (not HTTP, contradicting lengths), header_too_large,
-  // too_large (decided on Content-Length, before the body is read), unsupported_media (encoded body).
+  // Feeds what is buffered. Errors: invalid_request (not HTTP, contradicting lengths, a transfer encoding
+  // other than chunked), header_too_large (also the head of a chunk, or trailers), too_large (decided on
+  // Content-Length, before the body is read), unsupported_media (encoded body).
   Result<Progress> feed(std::string_view bytes);
 
   bool keep_alive() const;

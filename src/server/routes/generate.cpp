@@ -1,4 +1,5 @@
 // The two generating routes: text work on the workers, then back to the connection's thread.
+#include "server/caught.h"
 #include "server/chat_request.h"
 #include "server/completion_request.h"
 #include "server/error_response.h"
@@ -21,8 +22,8 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
   const bool queued = context.workers.submit(bytes, [&context, route, shared, writer, prepare] {
     if (writer->gone()) return context.metrics.count_abort();
     const auto model = context.model();
-    auto plan =
-        std::make_shared<Result<std::unique_ptr<GenerationPlan>>>(prepare(*model, *shared, context.build));
+    auto plan = std::make_shared<Result<std::unique_ptr<GenerationPlan>>>(
+        caught([&] { return prepare(*model, *shared, context.build); }));
     writer->post([&context, route, writer, model, plan] {
       if (!*plan) return answer(context, route, writer, error_response(plan->error()));
       start_generation(std::move(*plan).value(), *model->service, context.metrics, writer);

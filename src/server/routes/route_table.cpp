@@ -24,13 +24,16 @@ std::string with_version(std::string path) {
   return alias ? "/v1" + path : path;
 }
 
-void not_found(ServerContext& context, const HttpRequest& request, const Writer& writer) {
+// As much of what a client wrote as a message needs.
+std::string clipped(std::string_view text) {
   constexpr size_t kShown = 128;
-  const std::string shown =
-      request.path.size() <= kShown ? request.path : request.path.substr(0, kShown) + "…";
+  return text.size() <= kShown ? std::string(text) : std::string(text.substr(0, kShown)) + "…";
+}
+
+void not_found(ServerContext& context, const HttpRequest& request, const Writer& writer) {
   answer(context, "unknown", writer,
-         error_response(
-             make_error(ErrorCode::not_found, "", "there is nothing at {} {}", request.method, shown)));
+         error_response(make_error(ErrorCode::not_found, "", "there is nothing at {} {}",
+                                   clipped(request.method), clipped(request.path))));
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ void dispatch(ServerContext& context, HttpRequest&& request, const Writer& write
   if (allowed.empty()) return not_found(context, request, writer);
   HttpResponse response =
       error_response(make_error(ErrorCode::method_not_allowed, "", "{} is not allowed for {}; allowed: {}",
-                                request.method, request.path, allowed));
+                                clipped(request.method), clipped(request.path), allowed));
   response.headers.emplace_back("Allow", allowed + ", OPTIONS");
   answer(context, "unknown", writer, std::move(response));
 }

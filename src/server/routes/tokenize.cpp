@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "server/caught.h"
 #include "server/chat_request.h"
 #include "server/error_response.h"
 #include "server/fields.h"
@@ -55,12 +56,15 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
   const bool queued = context.workers.submit(bytes, [&context, route, shared, writer, work] {
-    auto result = work(*context.model(), *shared);
+    auto text = caught([&]() -> Result<std::string> {
+      GODWIT_ASSIGN(const Json result, work(*context.model(), *shared));
+      return dump_json(result, JsonStyle::compact());
+    });
     auto response = std::make_shared<HttpResponse>();
-    if (result) {
-      response->body = dump_json(*result, JsonStyle::compact());
+    if (text) {
+      response->body = std::move(*text);
     } else {
-      *response = error_response(result.error());
+      *response = error_response(text.error());
     }
     writer->post(
         [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });

@@ -1,0 +1,147 @@
+// Bytes that are almost HTTP: what must be refused so that no two readers of one connection see different
+// requests, and what must not be able to fill memory or hold a connection for ever.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "harness.h"
+
+namespace godwit::server::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Script nothing(const engine::Request&) {
+  return {};
+}
+const std::string kBody = R"({"messages":[{"role":"user","content":"Hi"}]})";
+
+std::string post_with(std::string_view headers, std::string_view body, std::string_view version = "1.1") {
+  return "POST /v1/chat/completions HTTP/" + std::string(version) + "\r\nHost: x\r\n" + std::string(headers) +
+         "\r\n" + std::string(body);
+}
+
+// Everything that comes until the server closes.
+std::string all_of(Client& client) {
+  std::string all;
+  for (std::string some; !(some = client.receive_some(3000)).empty();) all += some;
+  return all;
+}
+
+size_t answers_in(const std::string& all) {
+  size_t count = 0;
+  for (size_t at = 0; (at = all.find("\r\nx-request-id: ", at)) != all.npos; ++at) ++count;
+  return count;
+}
+
+// A second request inside what an intermediary may have taken for the body.
+const std::string kHidden = "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n";
+
+TEST(Framing, BodiesOfTwoReadingsAreRefusedAndNothingAfterThemIsRead) {
+  Harness harness(nothing);
+  const std::string length = "Content-Length: " + std::to_string(kHidden.size()) + "\r\n";
+  for (const std::string& headers :
+       {std::string("Transfer-Encoding: xchunked\r\n"),
+        std::string("Transfer-Encoding: chunked, identity\r\n"),
+        std::string("Transfer-Encoding: identity, chunked\r\n"), std::string("Transfer-Encoding: gzip\r\n"),
+        std::string("Transfer-Encoding: gzip, chunked\r\n"), std::string("Transfer-Encoding: \r\n"),
+        std::string("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        std::string("Transfer-Encoding : chunked\r\n"), length + "Transfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\n" + length, length + "Content-Length: 3\r\n",
+        std::string("Content-Length: +3\r\n"), std::string("Content-Length: -3\r\n"),
+        std::string("Content-Length: 0x3\r\n"), std::string("Content-Length: \r\n"),
+        std::string("Content-Length: 99999999999999999999999\r\n"), std::string("Host: y\r\n")}) {
+    Client client(harness.port());
+    client.send(post_with(headers, kHidden));
+    const std::string all = all_of(client);
+    EXPECT_THAT(all, ::testing::StartsWith("HTTP/1.1 400 ")) << headers;
+    EXPECT_EQ(answers_in(all), 1u) << headers << all;
+  }
+  Client old(harness.port());
+  old.send(post_with("Transfer-Encoding: chunked\r\n", "0\r\n\r\n" + kHidden, "1.0"));
+  const std::string all = all_of(old);
+  EXPECT_THAT(all, HasSubstr("transfer-encoding"));
+  EXPECT_EQ(answers_in(all), 1u);
+  EXPECT_EQ(harness.get("/livez").status, 200);
+}
+
+TEST(Framing, EncodedBodiesAreRefusedWhicheverHeaderSaysSo) {
+  Harness harness(nothing);
+  for (const char* headers :
+       {"Content-Encoding: gzip\r\n", "Content-Encoding: identity\r\nContent-Encoding: br\r\n"}) {
+    Client client(harness.port());
+    client.send(post_with(headers + ("Content-Length: " + std::to_string(kBody.size()) + "\r\n"), kBody));
+    EXPECT_EQ(client.receive().status, 415) << headers;
+  }
+}
+
+TEST(Framing, EmptyLinesBeforeARequestAreSkipped) {
+  Harness harness(nothing);
+  Client client(harness.port());
+  client.send("\r\n\r\n" + kHidden + "\r\n" + kHidden);
+  EXPECT_EQ(client.receive().status, 200);
+  EXPECT_EQ(client.receive().status, 200);
+}
+
+TEST(Framing, ChunkHeadsAndTrailersAreBounded) {
+  HttpLimits limits;
+  limits.header_bytes = 4096;
+  Harness harness(nothing, limits);
+  for (const std::string& body : {"5;x=" + std::string(20'000, 'a'), std::string(20'000, '0'),
+                                  "0\r\n" + std::string("X-T: 1\r\n", 8) + std::string(20'000, 'a')}) {
+    Client client(harness.port());
+    client.send(post_with("Transfer-Encoding: chunked\r\n", body));
+    EXPECT_EQ(client.receive().status, 431) << body.substr(0, 16);
+  }
+  std::string trailers = "0\r\n";
+  for (int i = 0; i < 2000; ++i) trailers += "X-T: aaaa\r\n";
+  Client client(harness.port());
+  client.send(post_with("Transfer-Encoding: chunked\r\n", trailers));
+  EXPECT_EQ(client.receive().status, 431);
+}
+
+// Each byte comes in time, the whole never does.
+TEST(Framing, ABodyThatTricklesIsCutByTheTimeForAll) {
+  HttpLimits limits;
+  limits.body_ms = 2'000;
+  limits.upload_ms = 300;
+  Harness harness(nothing, limits);
+  for (const bool chunked : {false, true}) {
+    Client client(harness.port());
+    client.send(post_with(chunked ? "Transfer-Encoding: chunked\r\n" : "Content-Length: 1000\r\n", ""));
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < 40; ++i) {
+      client.send(chunked ? "1\r\n \r\n" : " ");
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    const Answer answer = client.receive();
+    EXPECT_EQ(answer.status, 408);
+    EXPECT_THAT(answer.body, HasSubstr("300 ms for the whole body"));
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  }
+}
+
+// Paths, methods and headers are bytes and may be long; the answer that quotes them is short JSON in UTF-8.
+TEST(Framing, WhatErrorsQuoteIsCutAndValid) {
+  Harness harness(nothing);
+  for (const std::string& line :
+       {std::string("GET /v1/models/a%ff%fe HTTP/1.1\r\nHost: x\r\n"),
+        std::string("GET /v1/models/a\xff\xfe HTTP/1.1\r\nHost: x\r\n"),
+        "GET /" + std::string(127, 'a') + "%C3%A9b HTTP/1.1\r\nHost: x\r\n",
+        "GET /" + std::string(20'000, 'a') + " HTTP/1.1\r\nHost: x\r\n",
+        std::string(20'000, 'A') + " /livez HTTP/1.1\r\nHost: x\r\n",
+        std::string("GET /livez HTTP/1.1\r\nHost: x\r\nContent-Encoding: \xff\r\n"),
+        "GET /v1/models/" + std::string(20'000, 'a') + " HTTP/1.1\r\nHost: x\r\n"}) {
+    Client client(harness.port());
+    client.send(line + "\r\n");
+    const Answer answer = client.receive();
+    EXPECT_GE(answer.status, 400) << line.substr(0, 40);
+    EXPECT_TRUE(answer.json().find("error")) << answer.body.substr(0, 300);
+    EXPECT_LT(answer.body.size(), 1000u) << line.substr(0, 40);
+  }
+}
+
+}  // namespace
+}  // namespace godwit::server::testing
