@@ -15,6 +15,8 @@ namespace godwit {
 
 void add_serve_command(CLI::App& app, std::function<int()>& run);
 void add_chat_command(CLI::App& app, std::function<int()>& run);
+void add_plan_command(CLI::App& app, std::function<int()>& run);
+void add_replay_step_command(CLI::App& app, std::function<int()>& run);
 void add_inspect_command(CLI::App& app, std::function<int()>& run);
 void add_debug_command(CLI::App& app, std::function<int()>& run);
 void add_selftest_command(CLI::App& app, std::function<int()>& run);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
+#include <stdexcept>
 #include <utility>
 
+#include "base/allocation.h"
 #include "base/fault.h"
-#include "base/log.h"
 #include "engine/record.h"
 
 namespace godwit::engine {
@@ -23,6 +25,7 @@ Engine::~Engine() {
   stopping_ = true;
   inbox_.close();
   if (engine_thread_.joinable()) engine_thread_.join();
+  if (watchdog_thread_.joinable()) watchdog_thread_.join();
   outbox_.close();
   if (delivery_thread_.joinable()) delivery_thread_.join();
 }
@@ -57,6 +60,7 @@ Result<void> Engine::submit(Request request) {
   record->id = std::move(request.id);
   record->sink = std::move(request.sink);
   record->wants_history = request.sampling.needs_history();
+  if (request.sampling.top_logprobs >= 0) record->sink->keep_logprobs();
   auto s = std::make_unique<schedule::Sequence>();
   s->number = next_number_.fetch_add(1);
   s->tokens = std::move(request.prompt);
@@ -97,6 +101,7 @@ Result<void> Engine::submit(Request request) {
 }
 
 void Engine::run() {
+  const ForbidAllocation forbidden;
   while (!stopping_) {
     const bool idle = scheduler_->idle();
     if (auto s = idle ? inbox_.pop_for(kIdlePoll) : inbox_.try_pop()) {
@@ -108,9 +113,14 @@ void Engine::run() {
     if (deadline != 0 && clock_.now_ns() > deadline && !scheduler_->idle())
       scheduler_->fail_all(
           {ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
-    if (!scheduler_->idle()) step();
+    if (scheduler_->idle()) {
+      progress();
+    } else if (!step()) {
+      return;
+    }
     publish();
   }
+  const AllowAllocation allowed;  // what is left ends with an error
   scheduler_->fail_all({ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
   while (auto s = inbox_.try_pop()) {
     on_end(std::move(*s), FinishReason::error, -1, Error{ErrorCode::unavailable, "the server shut down", {}});
@@ -118,22 +128,41 @@ void Engine::run() {
   publish();
 }
 
-void Engine::step() {
-  scheduler_->for_each([](schedule::Sequence& s) {
+// False when the engine is dead, and this thread has nothing more to do.
+bool Engine::step() {
+  bool waits_for_reader = false;
+  scheduler_->for_each([&](schedule::Sequence& s) {
     const TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
     s.cancelled = sink.cancelled();
     s.paused = sink.room() == 0;
+    waits_for_reader |= s.paused;
   });
-  scheduler_->plan(plan_);
-  if (plan_.empty()) {
-    // Everything that could run waits for its reader.
-    if (!scheduler_->idle()) std::this_thread::sleep_for(kPausedPoll);
-    return;
+  try {
+    scheduler_->plan(plan_);
+    if (plan_.empty()) {
+      // Everything that could run waits for its reader. If nobody does and still nothing can run, that is no
+      // progress.
+      if (waits_for_reader || scheduler_->idle()) progress();
+      if (!scheduler_->idle()) std::this_thread::sleep_for(kPausedPoll);
+      return true;
+    }
+    int64_t started = clock_.now_ns();
+    step_started_ns_ = started;
+    if (GODWIT_FAULT("engine.step")) throw std::runtime_error("fault point engine.step");
+    while (GODWIT_FAULT("engine.stall") && !stopping_) std::this_thread::sleep_for(kPausedPoll);
+    model_->forward(plan_, drawn_.data());
+    if (!step_started_ns_.compare_exchange_strong(started, kNoStep)) return false;
+    if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
+    scheduler_->apply(plan_, drawn_.data(), model_->damaged());
+  } catch (const std::exception& failure) {
+    // Whatever the libraries below throw ends here: the state of the step is unknown, so nothing goes on.
+    if (step_started_ns_.exchange(kNoStep) == kTaken) return false;
+    die(failure.what());
+    mourn();
+    return false;
   }
-  if (GODWIT_FAULT("engine.step")) return die("fault point engine.step");
-  model_->forward(plan_, drawn_.data());
-  if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
-  scheduler_->apply(plan_, drawn_.data());
+  progress();
+  return true;
 }
 
 void Engine::on_admit(schedule::Sequence& s) {
@@ -211,20 +240,22 @@ void Engine::deliver() {
 
 void Engine::publish() {
   std::lock_guard lock(status_mutex_);
-  status_.health = health_.load();
   status_.running = scheduler_->running();
-  status_.waiting = scheduler_->waiting();
   status_.pages_used = cache_->pages_used();
   status_.slots_used = cache_->slots_used();
   status_.steps = plan_.step;
-  status_.last_progress_ns = clock_.now_ns();
   // After the snapshot, so that whoever sees nothing in flight also sees what it left.
   in_flight_.fetch_sub(std::exchange(ended_, 0));
 }
 
 Status Engine::status() const {
   std::lock_guard lock(status_mutex_);
-  return status_;
+  Status out = status_;
+  // These must be right while the engine thread is stuck in a step and publishes nothing.
+  out.health = health_;
+  out.waiting = std::max<int64_t>(0, in_flight_ - out.running);
+  out.last_progress_ns = last_progress_ns_;
+  return out;
 }
 
 void Engine::drain(int64_t deadline_ns) {
@@ -233,17 +264,6 @@ void Engine::drain(int64_t deadline_ns) {
   drain_deadline_ns_ = deadline_ns;
   while (in_flight_.load() > 0 && health_.load() != Health::dead && !stopping_)
     std::this_thread::sleep_for(milliseconds(5));
-}
-
-// The one fatal path (design §6): readiness is false at once, every stream ends with an error event.
-void Engine::die(std::string_view reason) {
-  health_ = Health::dead;
-  log_error("engine failed: {}; every stream ends with an error", reason);
-  {
-    std::lock_guard lock(status_mutex_);
-    status_.dead_reason = reason;
-  }
-  scheduler_->fail_all({ErrorCode::internal, "the engine failed while the request was running", {}});
 }
 
 }  // namespace godwit::engine

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -12,20 +11,19 @@
 
 #include "base/clock.h"
 #include "base/queue.h"
+#include "engine/ledger.h"
 #include "engine/service.h"
 #include "model/glm5_next/model.h"
 #include "schedule/scheduler.h"
 
 namespace godwit::engine {
 
-struct EngineOptions {
+struct EngineOptions : LedgerSizes {
   std::filesystem::path model_dir;
-  int threads = 0;                // of the CPU backend; 0 = all cores
-  int64_t context = 0;            // tokens a sequence may have; 0 = what the model and the cache allow
-  int64_t max_sequences = 64;     // running at once
-  int64_t max_waiting = 1024;     // beyond that submit() is refused with 429
-  int64_t prefill_tokens = 256;   // prompt rows a step may carry; rounded up to a multiple of 64
-  int64_t cache_tokens = 262144;  // positions all pages together hold; at least one context
+  int threads = 0;                 // of the CPU backend; 0 = all cores
+  int64_t step_deadline_s = 0;     // a step that takes longer is fatal; 0 = none
+  std::filesystem::path dump_dir;  // where a step that died is written to; empty: nowhere
+  std::string build;               // for dumps
   // Loading: fraction done and what is being done. Called from the loading thread.
   std::function<void(double fraction, std::string_view what)> progress;
 };
@@ -53,11 +51,18 @@ class Engine final : public Service, private schedule::Listener {
   Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options);
   Result<void> load(const EngineOptions& options, const std::vector<bool>& has_token);
   void run();
-  void step();
+  bool step();
   void deliver();
   void hand_over(Delivery&& delivery);
   void publish();
+  void progress() { last_progress_ns_ = clock_.now_ns(); }
+
+  // health.cpp
+  void watch();
+  void watch_step(int64_t deadline_ns);
   void die(std::string_view reason);
+  void mourn();
+  void dump(std::string_view reason) const;
 
   void on_admit(schedule::Sequence& sequence) override;
   void on_token(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
@@ -66,6 +71,7 @@ class Engine final : public Service, private schedule::Listener {
 
   ModelConfig config_;
   Checkpoint checkpoint_;
+  EngineOptions options_;
   Info info_;
   SteadyClock clock_;
   std::unique_ptr<kernels::Ops> ops_;
@@ -85,10 +91,16 @@ class Engine final : public Service, private schedule::Listener {
   std::atomic<Health> health_{Health::loading};
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> drain_deadline_ns_{0};
+  std::atomic<int64_t> last_progress_ns_{0};
+  // When the running step began; kNoStep between steps. The watchdog takes the engine over by exchanging the
+  // time for kTaken: from then on the engine thread touches nothing but the step it is stuck in.
+  static constexpr int64_t kNoStep = 0, kTaken = -1;
+  std::atomic<int64_t> step_started_ns_{kNoStep};
   mutable std::mutex status_mutex_;
   Status status_;  // under status_mutex_
   std::thread engine_thread_;
   std::thread delivery_thread_;
+  std::thread watchdog_thread_;
 };
 
 }  // namespace godwit::engine

@@ -1,35 +1,17 @@
 // From a model directory to a running engine: every byte is placed here, none after (design §8).
 #include <algorithm>
+#include <new>
 
 #include "base/log.h"
 #include "engine/engine.h"
-#include "model/glm5_next/dims.h"
+#include "engine/resident.h"
 #include "weights/inventory.h"
 
 namespace godwit::engine {
-namespace {
-
-constexpr int64_t kGrid = kernels::kPageTokens;
-
-int64_t round_up(int64_t n, int64_t to) {
-  return (n + to - 1) / to * to;
-}
-
-// A quarter as many bytes for state snapshots as for pages: a prefix needs both, and a snapshot weighs as
-// much as thousands of tokens of pages.
-int64_t snapshots_for(const TextConfig& text, const ShardPlan& shards, const model::ModelOptions& m) {
-  const model::StateLayout layout =
-      model::plan_state(text, model::rank_dims(text, shards), m.limits, m.kv_dtype);
-  constexpr int64_t kFewest = 16, kMost = 4096;
-  return std::clamp(m.pages * layout.page_bytes / 4 / std::max<int64_t>(layout.committed_bytes, 1), kFewest,
-                    kMost);
-}
-
-}  // namespace
-
 Engine::Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options)
     : config_(std::move(config)),
       checkpoint_(std::move(checkpoint)),
+      options_(options),
       inbox_(static_cast<size_t>(options.max_waiting + options.max_sequences)),
       outbox_(static_cast<size_t>(4 * (options.max_waiting + options.max_sequences))) {}
 
@@ -50,12 +32,19 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options,
              checked.nextn_missing.size(), checked.nextn_missing.front());
   std::unique_ptr<Engine> engine(new Engine(std::move(config), std::move(checkpoint), options));
   report(0.3, "placing weights and caches");
-  GODWIT_TRY(engine->load(options, has_token));
+  try {
+    GODWIT_TRY(engine->load(options, has_token));
+  } catch (const std::bad_alloc&) {
+    return make_error(ErrorCode::data_refused, "", "memory ran out while the model was placed; {} are left",
+                      readable_bytes(available_memory()));
+  }
   report(1, "ready");
   engine->health_ = Health::ready;
+  engine->progress();
   engine->publish();
   engine->engine_thread_ = std::thread([e = engine.get()] { e->run(); });
   engine->delivery_thread_ = std::thread([e = engine.get()] { e->deliver(); });
+  engine->watchdog_thread_ = std::thread([e = engine.get()] { e->watch(); });
   return engine;
 }
 
@@ -64,30 +53,25 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   GODWIT_ASSIGN(const ShardPlan shards, ShardPlan::make(text, 1, 1));
   ops_ = kernels::make_cpu_ops(options.threads);
 
-  const int64_t context = options.context > 0 ? options.context : text.max_position_embeddings;
-  if (context > text.max_position_embeddings)
-    return make_error(ErrorCode::usage, "--context",
-                      "--context {} is more than the model's {} positions; lower it", context,
-                      text.max_position_embeddings);
-  const int64_t cache_tokens = round_up(std::max(options.cache_tokens, context), kGrid);
+  const LedgerModel priced{config_, found_inventory(checkpoint_, make_inventory(config_)), Form::fp8};
+  LedgerRequest request{options};
+  request.reserve = kRuntimeReserve;
+  GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops_.get()));
+  const int64_t available = available_memory();
+  if (available > 0 && ledger.total() > available)
+    return make_error(ErrorCode::data_refused, "",
+                      "this needs {} and {} are available; `godwit plan` shows what takes how much, and a "
+                      "smaller --context or --max-sequences takes less",
+                      readable_bytes(ledger.total()), readable_bytes(available));
+  for (const Adjustment& a : ledger.adjustments)
+    log_warn("--{} {} was asked for, {} is in force: {}", a.setting, a.requested, a.effective, a.reason);
 
-  schedule::ScheduleLimits limits;
-  limits.context = context;
-  limits.max_sequences = options.max_sequences;
-  // submit() bounds running + waiting together; all of them may arrive before the first is admitted.
-  limits.max_waiting = options.max_waiting + options.max_sequences;
-  limits.prefill_tokens = round_up(options.prefill_tokens, kGrid);
-
-  model::ModelOptions m;
-  m.limits.decode_rows = limits.max_sequences + limits.forced_rows;
-  m.limits.rows = m.limits.decode_rows + limits.prefill_tokens;
-  m.limits.sequences = limits.max_sequences;
-  m.limits.context = context;
-  m.limits.sampled_rows = limits.max_sequences;
-  m.pages = cache_tokens / kGrid + 1;
-  m.slots = limits.max_sequences + 1;
-  m.snapshots = snapshots_for(text, shards, m);
+  const model::ModelOptions& m = ledger.model;
+  const schedule::ScheduleLimits& limits = ledger.schedule;
   GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m));
+  std::vector<TensorSpec> bound = priced.inventory;
+  std::erase_if(bound, [](const TensorSpec& t) { return t.nextn || t.component == Component::vision; });
+  GODWIT_TRY(settle_weights(checkpoint_, bound));
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
   model_->set_vocabulary(has_token, stop_ids);
@@ -96,28 +80,21 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
   scheduler_->prepare(plan_);
+  drawn_.resize(static_cast<size_t>(m.limits.sampled_rows));
 
-  plan_.sequences.reserve(static_cast<size_t>(limits.max_sequences));
-  plan_.ids.reserve(static_cast<size_t>(m.limits.rows));
-  // One step can list every page of every running sequence, at most all pages there are.
-  plan_.pages.reserve(static_cast<size_t>(m.pages));
-  plan_.samples.reserve(static_cast<size_t>(limits.max_sequences));
-  plan_.restores.reserve(static_cast<size_t>(limits.max_sequences));
-  plan_.saves.reserve(static_cast<size_t>(limits.max_sequences));
-  drawn_.resize(static_cast<size_t>(limits.max_sequences));
-
-  const model::ModelBytes bytes = model::price(text, shards, m, *ops_);
   info_.backend = ops_->name();
   info_.kv_dtype = "f32";
-  info_.context = context;
+  info_.context = limits.context;
   info_.max_sequences = limits.max_sequences;
   info_.max_waiting = options.max_waiting;
   info_.pages = m.pages - 1;
   info_.prefill_tokens = limits.prefill_tokens;
   info_.weight_bytes = model_->weight_bytes();
-  info_.cache_bytes = bytes.pages + bytes.slots + bytes.snapshots;
-  info_.workspace_bytes = bytes.workspace + bytes.scratch;
+  info_.cache_bytes = model_->state_bytes();
+  info_.workspace_bytes = ledger.bytes_of("activations");
   info_.stop_ids = stop_ids;
+  info_.ledger = ledger.lines;
+  info_.adjustments = ledger.adjustments;
   return {};
 }
 

@@ -12,6 +12,8 @@
 
 namespace godwit::engine {
 
+constexpr int64_t kMaxLogitBias = 1024;  // pairs a request may bring: the plan has room for so many of each
+
 struct SamplingParams {
   float temperature = 1;  // 0 = greedy
   float top_p = 1;
@@ -22,7 +24,7 @@ struct SamplingParams {
   float frequency_penalty = 0;
   uint64_t seed = 0;          // drawn and reported by the server when the client gave none
   int32_t top_logprobs = -1;  // -1 = no logprobs; 0…20
-  std::vector<std::pair<int32_t, float>> logit_bias;
+  std::vector<std::pair<int32_t, float>> logit_bias;  // at most kMaxLogitBias
 
   bool needs_history() const {
     return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0;

@@ -7,24 +7,27 @@
 #include <vector>
 
 #include "base/result.h"
+#include "engine/ledger_line.h"
 #include "engine/request.h"
 
 namespace godwit::engine {
 
 // Fixed at start; what /server_info and the start-up lines show. Effective values, not requested ones.
 struct Info {
-  std::string backend;            // cpu | sm90
-  std::string backend_detail;     // instruction set, threads
-  std::string kv_dtype;           // f32 | bf16 | fp8
-  int64_t context = 0;            // tokens a sequence may have
-  int64_t max_sequences = 0;      // that run at once
-  int64_t max_waiting = 0;        // admission queue limit
-  int64_t pages = 0;              // of 64 tokens
-  int64_t prefill_tokens = 0;     // prompt rows a step may carry
-  int64_t weight_bytes = 0;       // all ranks
-  int64_t cache_bytes = 0;        // pages + slots
-  int64_t workspace_bytes = 0;    // activations + scratch
-  std::vector<int32_t> stop_ids;  // the model's own
+  std::string backend;                  // cpu | sm90
+  std::string backend_detail;           // instruction set, threads
+  std::string kv_dtype;                 // f32 | bf16 | fp8
+  int64_t context = 0;                  // tokens a sequence may have
+  int64_t max_sequences = 0;            // that run at once
+  int64_t max_waiting = 0;              // admission queue limit
+  int64_t pages = 0;                    // of 64 tokens
+  int64_t prefill_tokens = 0;           // prompt rows a step may carry
+  int64_t weight_bytes = 0;             // all ranks
+  int64_t cache_bytes = 0;              // pages + slots
+  int64_t workspace_bytes = 0;          // activations + scratch
+  std::vector<int32_t> stop_ids;        // the model's own
+  std::vector<LedgerLine> ledger;       // every byte that was placed at start (design §8)
+  std::vector<Adjustment> adjustments;  // where what is in force is not what was asked for
 };
 
 enum class Health : uint8_t { loading, ready, draining, dead };
@@ -33,12 +36,14 @@ enum class Health : uint8_t { loading, ready, draining, dead };
 struct Status {
   Health health = Health::loading;
   int64_t running = 0;
-  int64_t waiting = 0;
+  int64_t waiting = 0;  // everything submitted that neither runs nor has ended
   int64_t pages_used = 0;
   int64_t slots_used = 0;
   uint64_t steps = 0;
-  int64_t last_progress_ns = 0;  // SteadyClock; liveness comes from this (design §1)
-  uint64_t prompt_tokens = 0;    // totals since start
+  // SteadyClock: when a step last finished, or the engine last had nothing it could do (idle, or all streams
+  // wait for their readers). Work pending and this long ago: the engine is stuck (design §1).
+  int64_t last_progress_ns = 0;
+  uint64_t prompt_tokens = 0;  // totals since start
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
   uint64_t finished = 0;

@@ -11,6 +11,12 @@ TokenSink::TokenSink(size_t capacity, std::function<void()> wake)
   waiting_.tokens.reserve(capacity);
 }
 
+void TokenSink::keep_logprobs() {
+  std::lock_guard lock(mutex_);
+  keeps_logprobs_ = true;
+  waiting_.top.reserve(capacity_);
+}
+
 size_t TokenSink::room() const {
   std::lock_guard lock(mutex_);
   return capacity_ - waiting_.tokens.size();
@@ -49,6 +55,7 @@ void TokenSink::take(Batch& out) {
   out.end.reset();
   // A reader's first batches have no storage yet; what it hands back to the engine's side must.
   if (out.tokens.capacity() < capacity_) out.tokens.reserve(capacity_);
+  if (keeps_logprobs_ && out.top.capacity() < capacity_) out.top.reserve(capacity_);
   std::lock_guard lock(mutex_);
   std::swap(out, waiting_);
   wake_needed_ = false;

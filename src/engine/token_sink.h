@@ -56,7 +56,10 @@ class TokenSink {
   // was pushed and the reader had taken everything before; it must not block.
   TokenSink(size_t capacity, std::function<void()> wake);
 
-  // Engine side. Nothing here allocates: storage is reserved by the constructor.
+  // Before the engine knows the request: alternatives will be pushed, so storage for them is needed, too.
+  void keep_logprobs();
+
+  // Engine side. Nothing here allocates: storage is reserved before.
   size_t room() const;
   void push_start(const Start& start);
   void push(const Token& token, const TopLogprobs* top);  // needs room() >= 1
@@ -82,6 +85,7 @@ class TokenSink {
   mutable std::mutex mutex_;
   std::function<void()> wake_;
   size_t capacity_;
+  bool keeps_logprobs_ = false;
   Batch waiting_;
   bool wake_needed_ = false;
   std::atomic<bool> cancelled_{false};

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr size_t kMaxStopIds = 256;
-constexpr size_t kMaxBias = 1024;
+constexpr size_t kMaxBias = static_cast<size_t>(engine::kMaxLogitBias);
 
 void read_stop(Fields& fields, CommonFields& out, int32_t vocabulary) {
   if (const Json* stop = fields.any("stop")) {

@@ -62,6 +62,11 @@ struct Weight {
 
 constexpr int64_t kFp8Block = 128;
 
+// 64-byte aligned host memory whose pages are really there: without touching them a machine hands out more
+// than it has and takes the process down later (design §8). Contents undefined. Throws std::bad_alloc. Free
+// with std::free.
+void* allocate_present(size_t bytes);
+
 // Owned host memory. Uninitialised on purpose: ops are tested with poisoned buffers.
 class Buffer {
  public:

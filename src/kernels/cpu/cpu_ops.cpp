@@ -59,7 +59,7 @@ Scratch scratch_of(const Dims& dims, const StepLimits& limits) {
 }  // namespace
 
 void* HostMemory::allocate(int64_t bytes) {
-  return std::aligned_alloc(64, static_cast<size_t>((bytes + 63) / 64 * 64));
+  return allocate_present(static_cast<size_t>(bytes));
 }
 void HostMemory::release(void* p) {
   std::free(p);

@@ -1,0 +1,21 @@
+// The memory of this process against the ledger: weights read in, room looked for before anything is placed.
+#pragma once
+
+#include <vector>
+
+#include "base/result.h"
+#include "weights/checkpoint.h"
+#include "weights/inventory.h"
+
+namespace godwit::engine {
+
+// Bytes this process could still take without anybody swapping: of the machine, or of its control group if
+// that is less. 0 when neither can be read.
+int64_t available_memory();
+
+// Reads the tensors that the ops use in place into memory and lets go of the mapped pages of those that were
+// copied, so that what the ledger says is what is resident. `inventory`: the tensors that were bound.
+// data_refused when a file cannot be read.
+Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory);
+
+}  // namespace godwit::engine

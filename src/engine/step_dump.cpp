@@ -1,0 +1,259 @@
+#include "engine/step_dump.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "base/json.h"
+#include "weights/mapped_file.h"
+
+namespace godwit::engine {
+namespace {
+
+constexpr int64_t kVersion = 1;
+
+template <class T>
+Json numbers(const std::vector<T>& values) {
+  JsonArray out;
+  out.reserve(values.size());
+  for (const T v : values) {
+    if constexpr (std::is_floating_point_v<T>) {
+      out.emplace_back(static_cast<double>(v));
+    } else {
+      out.emplace_back(static_cast<int64_t>(v));
+    }
+  }
+  return Json(std::move(out));
+}
+
+// The fields of a record once, for both directions: `visit(name, value)`.
+template <class Visit, class P>
+void visit_sequence(Visit&& visit, P& p) {
+  visit("first", p.rows.first);
+  visit("row", p.rows.row);
+  visit("rows", p.rows.rows);
+  visit("slot", p.rows.slot);
+  visit("page_offset", p.rows.page_offset);
+  visit("replay", p.rows.replay);
+  visit("pages", p.pages);
+  visit("sampled_rows", p.sampled_rows);
+}
+template <class Visit, class S>
+void visit_sample(Visit&& visit, S& s) {
+  visit("position", s.position);
+  visit("prompt_index", s.prompt_index);
+  visit("choice_index", s.choice_index);
+  visit("temperature", s.temperature);
+  visit("top_p", s.top_p);
+  visit("min_p", s.min_p);
+  visit("top_k", s.top_k);
+  visit("repetition_penalty", s.repetition_penalty);
+  visit("presence_penalty", s.presence_penalty);
+  visit("frequency_penalty", s.frequency_penalty);
+  visit("slot", s.slot);
+  visit("history", s.history);
+  visit("bias_offset", s.bias_offset);
+  visit("bias_count", s.bias_count);
+  visit("top_logprobs", s.top_logprobs);
+  visit("stop_suppressed", s.stop_suppressed);
+}
+template <class Visit, class S>
+void visit_sizes(Visit&& visit, S& s) {
+  visit("context", s.context);
+  visit("max_sequences", s.max_sequences);
+  visit("max_waiting", s.max_waiting);
+  visit("prefill_tokens", s.prefill_tokens);
+  visit("cache_tokens", s.cache_tokens);
+}
+
+struct Writer {
+  JsonObject out;
+  template <class T>
+  void operator()(std::string_view name, const T& value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      out.set(name, static_cast<double>(value));
+    } else {
+      out.set(name, static_cast<int64_t>(value));
+    }
+  }
+};
+
+Json to_json(const StepDump& dump) {
+  JsonArray sequences, samples, tokens;
+  for (const schedule::PlanSequence& p : dump.plan.sequences) {
+    Writer w;
+    visit_sequence(w, p);
+    w.out.set("request", static_cast<int64_t>(p.request));
+    w.out.set("kind", static_cast<int64_t>(p.rows.kind));
+    sequences.emplace_back(std::move(w.out));
+  }
+  for (const sample::SamplingRow& s : dump.plan.samples) {
+    Writer w;
+    visit_sample(w, s);
+    w.out.set("seed", std::to_string(s.seed));  // all 64 bits
+    samples.emplace_back(std::move(w.out));
+  }
+  for (const StepDump::Sequence& s : dump.sequences)
+    tokens.push_back(Json::object({{"request", static_cast<int64_t>(s.number)},
+                                   {"request_id", s.request_id},
+                                   {"prompt_tokens", s.prompt_tokens},
+                                   {"tokens", numbers(s.tokens)}}));
+  Writer sizes;
+  visit_sizes(sizes, dump.sizes);
+  return Json::object({{"godwit_step_dump", kVersion},
+                       {"build", dump.build},
+                       {"model", dump.model},
+                       {"reason", dump.reason},
+                       {"sizes", std::move(sizes.out)},
+                       {"step", static_cast<int64_t>(dump.plan.step)},
+                       {"decode_sequences", static_cast<int64_t>(dump.plan.decode_sequences)},
+                       {"sequences", std::move(sequences)},
+                       {"ids", numbers(dump.plan.ids)},
+                       {"pages", numbers(dump.plan.pages)},
+                       {"samples", std::move(samples)},
+                       {"bias_ids", numbers(dump.plan.bias_ids)},
+                       {"bias_values", numbers(dump.plan.bias_values)},
+                       {"requests", std::move(tokens)}});
+}
+
+// Reads members of one object; the first that is missing or no number is kept as the failure.
+class Reader {
+ public:
+  Reader(const Json& json, std::string& failed) : json_(json), failed_(failed) {}
+
+  template <class T>
+  void operator()(std::string_view name, T& value) {
+    if (const Json* found = json_.find(name); !found || !number(*found, value)) fail(name);
+  }
+  void text(std::string_view name, std::string& value) {
+    const Json* found = json_.find(name);
+    if (!found || !found->is_string()) return fail(name);
+    value = found->as_string();
+  }
+  const JsonArray& array(std::string_view name) {
+    static const JsonArray empty;
+    const Json* found = json_.find(name);
+    if (found && found->is_array()) return found->as_array();
+    fail(name);
+    return empty;
+  }
+  template <class T>
+  void numbers(std::string_view name, std::vector<T>& out) {
+    for (const Json& v : array(name)) {
+      if (!number(v, out.emplace_back())) return fail(name);
+    }
+  }
+  void fail(std::string_view name) {
+    if (failed_.empty()) failed_ = name;
+  }
+
+ private:
+  template <class T>
+  static bool number(const Json& json, T& value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!json.is_number()) return false;
+      value = static_cast<T>(json.as_double());
+    } else {
+      if (!json.is_integer() || !std::in_range<T>(json.as_integer())) return false;
+      value = static_cast<T>(json.as_integer());
+    }
+    return true;
+  }
+
+  const Json& json_;
+  std::string& failed_;
+};
+
+}  // namespace
+
+Result<std::filesystem::path> write_step_dump(const std::filesystem::path& directory, const StepDump& dump) {
+  const std::filesystem::path path =
+      directory / fmt::format("godwit-step-{}-{}.json", getpid(), dump.plan.step);
+  const std::string text = dump_json(to_json(dump), JsonStyle::compact());
+  // A name that exists is not ours: in a directory that others write to it could be a trap.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  const auto failed = [&] {
+    return make_error(ErrorCode::internal, "--dump-dir", "{}: {}", path.string(), std::strerror(errno));
+  };
+  if (fd < 0) return failed();
+  size_t at = 0;
+  while (at < text.size()) {
+    const ssize_t written = ::write(fd, text.data() + at, text.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      Error error = failed();
+      ::close(fd);
+      return error;
+    }
+    at += static_cast<size_t>(written);
+  }
+  ::close(fd);
+  return path;
+}
+
+Result<StepDump> read_step_dump(const std::filesystem::path& path) {
+  GODWIT_ASSIGN(const MappedFile file, MappedFile::open(path));
+  const auto refuse = [&](std::string_view what) {
+    return make_error(ErrorCode::data_refused, path.filename(), "{}: {}", path.string(), what);
+  };
+  const Result<Json> json = parse_json(file.text(), {.depth = 8, .values = 50'000'000});
+  if (!json.ok()) return refuse(json.error().message);
+  std::string failed;
+  Reader read(*json, failed);
+  int64_t version = 0;
+  read("godwit_step_dump", version);
+  if (version != kVersion) return refuse("is no step dump of this version");
+  StepDump out;
+  read.text("build", out.build);
+  read.text("model", out.model);
+  read.text("reason", out.reason);
+  if (const Json* sizes = json->find("sizes")) {
+    visit_sizes(Reader(*sizes, failed), out.sizes);
+  } else {
+    read.fail("sizes");
+  }
+  read("step", out.plan.step);
+  read("decode_sequences", out.plan.decode_sequences);
+  for (const Json& item : read.array("sequences")) {
+    schedule::PlanSequence p;
+    Reader fields(item, failed);
+    visit_sequence(fields, p);
+    fields("request", p.request);
+    int32_t kind = -1;
+    fields("kind", kind);
+    if (kind < 0 || kind > static_cast<int32_t>(kernels::RowKind::prefill)) fields.fail("kind");
+    p.rows.kind = static_cast<kernels::RowKind>(kind);
+    out.plan.sequences.push_back(p);
+  }
+  for (const Json& item : read.array("samples")) {
+    sample::SamplingRow s;
+    Reader fields(item, failed);
+    visit_sample(fields, s);
+    std::string seed;
+    fields.text("seed", seed);
+    s.seed = std::strtoull(seed.c_str(), nullptr, 10);
+    out.plan.samples.push_back(s);
+  }
+  read.numbers("ids", out.plan.ids);
+  read.numbers("pages", out.plan.pages);
+  read.numbers("bias_ids", out.plan.bias_ids);
+  read.numbers("bias_values", out.plan.bias_values);
+  for (const Json& item : read.array("requests")) {
+    StepDump::Sequence s;
+    Reader fields(item, failed);
+    fields("request", s.number);
+    fields.text("request_id", s.request_id);
+    fields("prompt_tokens", s.prompt_tokens);
+    fields.numbers("tokens", s.tokens);
+    out.sequences.push_back(std::move(s));
+  }
+  if (!failed.empty()) return refuse(fmt::format("field {} is missing or wrong", failed));
+  return out;
+}
+
+}  // namespace godwit::engine
