@@ -118,6 +118,35 @@ TEST_P(Backends, NanStaysInItsRow) {
   }
 }
 
+// Every code, NaN included, is what the definition says, in whole vectors and in a ragged end, widened in
+// registers and by the panel.
+TEST_P(Backends, EveryE4m3CodeOfAWeight) {
+  Side s(backend(GetParam()));
+  for (const int64_t rows : {1, 2, 5, 13}) {
+    for (const int64_t at : {0, 64, 65}) {  // column 65 is the last, alone behind the vectors
+      constexpr int64_t kIn = 66;
+      std::vector<uint8_t> codes(256 * kIn, 0);
+      for (int64_t n = 0; n < 256; ++n) codes[static_cast<size_t>(n * kIn + at)] = static_cast<uint8_t>(n);
+      const View data = make_view(s.upload(codes), DType::f8_e4m3, 256, kIn);
+      Matrix x(rows, kIn);
+      for (int64_t r = 0; r < rows; ++r) x.at(r, at) = 448;  // scale 1
+      const View out = s.output(rows, 256);
+      s.ops.linear({s.input(x), Weight{data, s.floats({0.5f, 0.5f}), 1}, out});
+      const Matrix got = s.read(out);
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t n = 0; n < 256; ++n) {
+          const float code = to_float(f8_e4m3{static_cast<uint8_t>(n)});
+          if (std::isnan(code)) {
+            EXPECT_TRUE(std::isnan(got.at(r, n))) << "code " << n;
+          } else {
+            EXPECT_EQ(got.at(r, n), 224 * code) << "code " << n << " in column " << at;
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Backends, LmHead) {
   for (const DType dtype : {DType::bf16, DType::f8_e4m3}) {
     for (const int64_t rows : {1, 3, 65}) {

@@ -72,5 +72,37 @@ TEST_P(EveryBackend, DsaPagesAndRingsBeyond32Bits) {
   }
 }
 
+// Rows of x, of the weights and of the output so far apart that row times stride passes 2^31 elements.
+TEST_P(EveryBackend, LinearRowsBeyond32Bits) {
+  Side s(backend(GetParam()));
+  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
+  constexpr int64_t kStride = (int64_t{1} << 30) + 1024, kRows = 4, kOut = 5, kIn = 40;
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f8_e4m3}) {
+    const Reserved far_x(kRows * kStride * 4), far_w(kOut * kStride * 4), far_out(kRows * kStride * 4);
+    ASSERT_TRUE(far_x.base() && far_w.base() && far_out.base());
+    const View x = s.input(random_matrix(95, kRows, kIn));
+    const Weight w = s.weight(96, kOut, kIn, dtype);
+    const View out = s.output(kRows, kOut);
+    s.ops.linear({x, w, out});
+    const auto spread = [&](std::byte* to, const View& from) {
+      const View v{to, from.dtype, from.rows, from.cols, kStride};
+      for (int64_t r = 0; r < from.rows; ++r) {
+        std::memcpy(to + r * kStride * size_of(from.dtype),
+                    from.row<std::byte>(0) + r * from.stride * size_of(from.dtype),
+                    static_cast<size_t>(from.cols * size_of(from.dtype)));
+      }
+      return v;
+    };
+    Weight spread_w = w;
+    spread_w.data = spread(far_w.base(), w.data);
+    const View got = spread(far_out.base(), out);
+    s.ops.linear({spread(far_x.base(), x), spread_w, got});
+    for (int64_t r = 0; r < kRows; ++r) {
+      const View one = make_view(got.row<float>(r), DType::f32, 1, kOut);
+      expect_same_bits(s.read(one), pick(s.read(out), {r}), std::string(name_of(dtype)));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

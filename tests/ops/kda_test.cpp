@@ -27,7 +27,8 @@ TEST_P(Backends, KdaMixedStepsMatchTheOracle) {
   for (const KdaShape shape :
        {KdaShape{.heads = 3, .d = 16}, KdaShape{.heads = 1, .d = 24}, KdaShape{.heads = 3, .d = 48},
         KdaShape{.heads = 2, .d = 128}, KdaShape{.heads = 2, .d = 40, .decay_scale = 40},
-        KdaShape{.heads = 2, .d = 32, .decay_scale = 0.1f, .key_alike = 0.95f}}) {
+        KdaShape{.heads = 2, .d = 32, .decay_scale = 0.1f, .key_alike = 0.95f},
+        KdaShape{.heads = 2, .d = 24, .window = DType::bf16}}) {
     SCOPED_TRACE(fmt::format("{} heads of {}", shape.heads, shape.d));
     const Tolerance tolerance = shape.key_alike > 0 ? kAlikeKeys : kRecurrence;
     Side sides[2] = {Side(oracle()), Side(backend(GetParam()))};
@@ -86,9 +87,7 @@ TEST_P(EveryBackend, KdaSlicedPrefillIsTheWholeBitForBit) {
 }
 
 // A bf16 window rounds the raw inputs before the taps of their own step too, or a slice would change bits.
-// The CPU keeps an f32 window (design §7).
 TEST_P(EveryBackend, KdaSlicedPrefillWithBf16WindowIsTheWholeBitForBit) {
-  if (GetParam() == "cpu") GTEST_SKIP() << "only f32 conv windows are used on the CPU (design §7)";
   const KdaShape shape{.heads = 2, .d = 24, .window = DType::bf16};
   Side s(backend(GetParam()));
   KdaWorld whole(s, shape);

@@ -83,19 +83,38 @@ std::vector<kernels::ScratchEntry> CpuOps::scratch(const Dims& dims, const StepL
           {s.shared_op, s.shared_floats * kFloatBytes}};
 }
 
+void CpuOps::poison(Buffer& area) {
+  std::memset(area.data(), 0xff, area.bytes());  // NaN
+}
+
 Result<void> CpuOps::prepare(const Dims& dims, const StepLimits& limits) {
   if (dims.index_pool > 0 &&
       (kernels::kPageTokens % dims.index_pool != 0 || dims.index_topk % dims.index_pool != 0))
     return make_error(ErrorCode::data_refused, "index_kpool",
                       "index_kpool {} must divide the page of {} tokens and index_topk {}", dims.index_pool,
                       kernels::kPageTokens, dims.index_topk);
-  if (dims.streams > kMaxStreams)
-    return make_error(ErrorCode::data_refused, "hc_mult",
-                      "hc_mult {} is above the {} the CPU backend supports", dims.streams, kMaxStreams);
-  if (dims.conv_taps > kMaxTaps)
-    return make_error(ErrorCode::data_refused, "short_conv_kernel_size",
-                      "short_conv_kernel_size {} is above the {} the CPU backend supports", dims.conv_taps,
-                      kMaxTaps);
+  const struct {
+    const char* field;
+    int64_t value, most;
+  } bounds[] = {
+      {"hc_mult", dims.streams, kMaxStreams},
+      {"short_conv_kernel_size", dims.conv_taps, kMaxTaps},
+      {"index_n_heads", dims.index_heads, kMaxIndexHeads},
+      {"num_experts_per_tok", dims.experts_topk, kMaxExpertsChosen},
+      {"hidden_size", dims.hidden, kQuantFloats},
+      {"intermediate_size", dims.widest_inner, kQuantFloats},
+      {"num_attention_heads * v_head_dim", dims.mla_heads * dims.value, kQuantFloats},
+      {"rows of a step", limits.rows, Pool::kMaxTasks},
+  };
+  for (const auto& bound : bounds) {
+    if (bound.value > bound.most)
+      return make_error(ErrorCode::data_refused, bound.field,
+                        "{} {} is above the {} the CPU backend supports", bound.field, bound.value,
+                        bound.most);
+  }
+  if (dims.experts_topk > dims.experts)
+    return make_error(ErrorCode::data_refused, "num_experts_per_tok",
+                      "num_experts_per_tok {} is above n_routed_experts {}", dims.experts_topk, dims.experts);
   dims_ = dims;
   const Scratch s = scratch_of(dims, limits);
   scratch_ = Buffer(static_cast<size_t>(s.thread_floats * pool_.threads() * kFloatBytes));

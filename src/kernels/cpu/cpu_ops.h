@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/fault.h"
 #include "kernels/cpu/linear.h"
 #include "kernels/cpu/pool.h"
 #include "kernels/ops.h"
@@ -97,6 +98,18 @@ class CpuOps : public kernels::Ops {
   }
 
   static constexpr int64_t kParallelRowWork = 64 * 1024;
+
+  // The areas of an op that starts. Nothing in them may be read before the op has written it: tests fill them
+  // with NaN here.
+  float* const* thread_scratch() {
+    if (GODWIT_FAULT("cpu.poison_scratch")) poison(scratch_);
+    return thread_scratch_.data();
+  }
+  float* shared_scratch() {
+    if (GODWIT_FAULT("cpu.poison_scratch")) poison(shared_scratch_);
+    return shared_scratch_.as<float>();
+  }
+  static void poison(Buffer& area);
 
   Pool pool_;
   HostMemory memory_;

@@ -147,7 +147,7 @@ void CpuOps::gather_rows(const kernels::GatherRows& a) {
 }
 
 void CpuOps::linear(const kernels::Linear& a) {
-  linear_many(pool_, {&a, 1}, thread_scratch_.data());
+  linear_many(pool_, {&a, 1}, thread_scratch());
 }
 
 void CpuOps::lm_head(const kernels::Linear& a) {
@@ -158,13 +158,14 @@ void CpuOps::head_linear(const kernels::HeadLinear& a) {
   const int64_t in = a.x.cols / a.heads;
   const int64_t out = a.out.cols / a.heads;
   const int64_t blocks = (a.x.rows + kRowBlock - 1) / kRowBlock;
+  float* const* scratch = thread_scratch();
   pool_.run(blocks * a.heads, a.x.rows * a.heads * in * out, [&](int64_t task, int thread) {
     const int64_t h = task % a.heads;
     const int64_t row = task / a.heads * kRowBlock;
     const int64_t rows = std::min(kRowBlock, a.x.rows - row);
     const Weight w{a.w.row_range(h * out, out)};
     linear_block(w, {a.x.row<float>(row) + h * in, a.x.stride}, rows, 0, out, a.out.row<float>(row) + h * out,
-                 a.out.stride, linear_scratch(thread_scratch_[static_cast<size_t>(thread)]).panel);
+                 a.out.stride, linear_scratch(scratch[thread]).panel);
   });
 }
 

@@ -79,7 +79,7 @@ void CpuOps::latent_write(const StepView& step, const kernels::LatentWrite& a) {
 void CpuOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
   const int64_t dim = a.key.cols;
   const int64_t pools_per_page = kernels::kPageTokens / a.pool;
-  float* const pooled = thread_scratch_[0];
+  float* const pooled = thread_scratch()[0];
   for (int32_t i = 0; i < step.sequences; ++i) {
     const kernels::Sequence& s = step.sequence[i];
     const Paged pages{step, s};
@@ -110,12 +110,12 @@ void CpuOps::dsa_project(const StepView& step, const kernels::DsaProject& a) {
                                     {a.x, a.weights_proj, a.index_weight},
                                     {a.x, a.wk, a.index_key},
                                     {a.x, a.gate, a.index_gate}};
-  linear_many(pool_, {from_x, indexer ? 5u : 2u}, thread_scratch_.data());
+  linear_many(pool_, {from_x, indexer ? 5u : 2u}, thread_scratch());
   rms_norm({a.q_latent, a.q_a_norm, a.eps, a.q_latent});
   rms_norm({a.latent, a.kv_a_norm, a.eps, a.latent});
   latent_write(step, {a.latent, a.cache});
   const kernels::Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
-  linear_many(pool_, {from_latent, indexer ? 2u : 1u}, thread_scratch_.data());
+  linear_many(pool_, {from_latent, indexer ? 2u : 1u}, thread_scratch());
   head_linear({a.q, a.absorb_k, a.heads, a.query});
   if (!indexer) return;
   layer_norm({a.index_key, a.k_norm_weight, a.k_norm_bias, a.k_norm_eps, a.index_key});

@@ -15,11 +15,11 @@ void CpuOps::history_start(const kernels::HistoryStart& a) {
 
 void CpuOps::sample(const kernels::Sample& a) {
   const int64_t rows = a.logits.rows;
+  float* const* scratch = thread_scratch();
   pool_.run(rows, rows * a.logits.cols * 8, [&](int64_t first, int thread) {
     const int32_t slot = a.rows[first].slot;
     if (first > 0 && a.rows[first - 1].slot == slot) return;
-    auto* workspace =
-        reinterpret_cast<godwit::sample::Candidate*>(thread_scratch_[static_cast<size_t>(thread)]);
+    auto* workspace = reinterpret_cast<godwit::sample::Candidate*>(scratch[thread]);
     for (int64_t i = first; i < rows && a.rows[i].slot == slot; ++i) kernels::sample_one(a, i, workspace);
   });
 }

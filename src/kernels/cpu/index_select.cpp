@@ -149,14 +149,13 @@ int64_t index_select_shared_floats() {
 void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
   GODWIT_ASSERT(a.heads <= kMaxIndexHeads);
   const int64_t keep = a.topk / a.pool;
+  float* const* scratch = thread_scratch();
   const int64_t pool_work = a.query.cols + 64;
   const auto candidates_of = [&](int64_t t) {
     const kernels::Sequence& s = step.sequence[step.row_sequence[t]];
     return (s.first + t - s.row + 1) / a.pool;
   };
-  const auto words_of = [&](int thread) {
-    return reinterpret_cast<uint64_t*>(thread_scratch_[static_cast<size_t>(thread)] + kTilePools);
-  };
+  const auto words_of = [&](int thread) { return reinterpret_cast<uint64_t*>(scratch[thread] + kTilePools); };
   int64_t scored = 0;
   int64_t longest = 0;
   for (int64_t t = 0; t < step.rows; ++t) {
@@ -172,7 +171,7 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
       return give(a, t, n);
     }
     const Paged pages{step, step.sequence[step.row_sequence[t]]};
-    float* scores = thread_scratch_[static_cast<size_t>(thread)];
+    float* scores = scratch[thread];
     TopK best(words_of(thread), keep);
     for (int64_t p = 0; p < n; p += kTilePools) {
       const int64_t last = std::min(n, p + kTilePools);
@@ -186,7 +185,7 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
     return;
   }
   // Few rows, long contexts: all threads score one row together. A score does not know who computed it.
-  float* const shared = shared_scratch_.as<float>();
+  float* const shared = shared_scratch();
   for (int64_t t = 0; t < step.rows; ++t) {
     const int64_t n = candidates_of(t);
     if (n <= kTilePools) {

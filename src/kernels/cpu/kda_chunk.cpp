@@ -238,6 +238,7 @@ void CpuOps::kda_chunk(const StepView& step, const kernels::KdaChunk& a) {
   const int64_t dim = a.out.cols / heads;
   const int64_t sequences = step.sequences - step.decode_sequences;
   const int64_t rows = step.rows - step.decode_rows;
+  float* const* scratch = thread_scratch();
   pool_.run(heads * sequences, rows * a.out.cols * dim * 3, [&](int64_t task, int thread) {
     const kernels::Sequence& s = step.sequence[step.decode_sequences + task / heads];
     const int64_t head = task % heads;
@@ -247,7 +248,7 @@ void CpuOps::kda_chunk(const StepView& step, const kernels::KdaChunk& a) {
     const FlushDenormals flush;
     if (s.first == 0) std::memset(state, 0, static_cast<size_t>(dim * dim) * sizeof(float));
     for (int64_t r = 0; r < s.rows; r += kChunk) HWY_DYNAMIC_DISPATCH(chunk_head)
-    (a, s.row + r, std::min(kChunk, s.rows - r), head, state, thread_scratch_[static_cast<size_t>(thread)]);
+    (a, s.row + r, std::min(kChunk, s.rows - r), head, state, scratch[thread]);
   });
 }
 

@@ -176,11 +176,11 @@ int64_t kda_step_thread_floats(const Dims& dims) {
 void CpuOps::kda_step(const StepView& step, const kernels::KdaStep& a) {
   const int64_t heads = a.gates.beta.cols;
   const int64_t dim = a.out.cols / heads;
+  float* const* scratch = thread_scratch();
   pool_.run(heads * step.decode_sequences, step.decode_rows * heads * dim * (dim * 4 + 64),
             [&](int64_t task, int thread) {
               const FlushDenormals flush;
-              step_sequence_head(a, step.sequence[task / heads], task % heads,
-                                 thread_scratch_[static_cast<size_t>(thread)]);
+              step_sequence_head(a, step.sequence[task / heads], task % heads, scratch[thread]);
             });
 }
 
@@ -190,6 +190,7 @@ void CpuOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
   int64_t rows = 0;
   for (int32_t i = 0; i < step.sequences; ++i) rows += step.sequence[i].replay;
   if (rows == 0) return;
+  float* const* scratch = thread_scratch();
   pool_.run(a.heads * step.sequences, rows * width * dim * 2, [&](int64_t task, int thread) {
     const kernels::Sequence& s = step.sequence[task / a.heads];
     const int64_t head = task % a.heads;
@@ -203,7 +204,7 @@ void CpuOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
       HWY_DYNAMIC_DISPATCH(replay_head)
       (state, floats_at(slot, a.state.pending_decay_offset) + at,
        floats_at(slot, a.state.pending_key_offset) + at, floats_at(slot, a.state.pending_delta_offset) + at,
-       dim, thread_scratch_[static_cast<size_t>(thread)]);
+       dim, scratch[thread]);
     }
     if (head == 0 && s.replay > 0) replay_window(a, slot, s.replay, from_zero);
   });

@@ -85,7 +85,10 @@ struct F8Rows {
     const hn::Rebind<hwy::float16_t, F32> df16;
     const auto high = hn::BitCast(di16, hn::ShiftLeft<8>(hn::PromoteTo(d16, code)));
     const auto bits = hn::And(hn::BitCast(d16, hn::ShiftRight<1>(high)), hn::Set(d16, 0xbf80));
-    return hn::Mul(hn::PromoteTo(F32(), hn::BitCast(df16, bits)), block_scale);
+    const VF value = hn::PromoteTo(F32(), hn::BitCast(df16, bits));
+    // 0x7f and 0xff are NaN, the only codes that become +-1.875 here.
+    const auto nan = hn::Eq(hn::Abs(value), hn::Set(F32(), 1.875f));
+    return hn::Mul(hn::IfThenElse(nan, hn::NaN(F32()), value), block_scale);
   }
   HWY_INLINE VF full(Cursor c, int64_t k, VF block_scale) const {
     return decode(hn::LoadU(hn::Rebind<uint8_t, F32>(), c.code + k), block_scale);

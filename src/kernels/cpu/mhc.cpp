@@ -224,9 +224,9 @@ void CpuOps::mhc_broadcast(const kernels::MhcBroadcast& a) {
 }
 
 void CpuOps::mhc_collapse(const kernels::MhcCollapse& a) {
-  for_rows(a.x.rows, collapse_work(a), [&](int64_t first, int64_t last, int thread) {
-    collapse_range(a, first, last, thread_scratch_[static_cast<size_t>(thread)]);
-  });
+  float* const* scratch = thread_scratch();
+  for_rows(a.x.rows, collapse_work(a),
+           [&](int64_t first, int64_t last, int thread) { collapse_range(a, first, last, scratch[thread]); });
 }
 
 void CpuOps::mhc_expand(const kernels::MhcExpand& a) {
@@ -242,10 +242,11 @@ void CpuOps::mhc_mean(const kernels::MhcMean& a) {
 }
 
 void CpuOps::mhc_boundary(const kernels::MhcBoundary& a) {
+  float* const* scratch = thread_scratch();
   for_rows(a.collapse.x.rows, collapse_work(a.collapse) + a.collapse.streams.cols * 5,
            [&](int64_t first, int64_t last, int thread) {
              HWY_DYNAMIC_DISPATCH(expand_rows)(a.expand, first, last);
-             collapse_range(a.collapse, first, last, thread_scratch_[static_cast<size_t>(thread)]);
+             collapse_range(a.collapse, first, last, scratch[thread]);
              HWY_DYNAMIC_DISPATCH(norm_rows)(a, first, last);
            });
 }

@@ -174,12 +174,13 @@ void CpuOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
   const int64_t groups = (a.heads + group - 1) / group;
   const auto kernel = a.cache.latent_dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(attend_f32)
                                                          : HWY_DYNAMIC_DISPATCH(attend_bf16);
+  float* const* scratch = thread_scratch();
   int64_t attended = 0;
   for (int64_t t = 0; t < step.rows; ++t) attended += *a.count.row<int32_t>(t) * a.pool + a.pool;
   pool_.run(step.rows * groups, attended * a.query.cols * 2, [&](int64_t task, int thread) {
     const int64_t t = task / groups;
     const int64_t head = task % groups * group;
-    float* scores = thread_scratch_[static_cast<size_t>(thread)];
+    float* scores = scratch[thread];
     const void** addresses = reinterpret_cast<const void**>(scores + 4 * tokens);
     const int64_t count = gather_tokens(step, a, t, addresses);
     kernel(a.query.row<float>(t) + head * width, addresses, count, std::min(group, a.heads - head), width,

@@ -182,12 +182,12 @@ void CpuOps::route(const kernels::Route& a) {
 
 void CpuOps::experts(const kernels::Experts& a) {
   const int64_t pairs = a.x.rows * a.ids.cols;
-  const Groups g = carve(shared_scratch_.as<float>(), pairs, a.x.cols, a.expert_count);
+  const Groups g = carve(shared_scratch(), pairs, a.x.cols, a.expert_count);
   const int64_t tasks = group_pairs(a, g);
+  float* const* scratch = thread_scratch();
   const int64_t inner = a.expert_count > 0 ? a.experts[0].gate.out() : 0;
-  pool_.run(tasks, pairs * 3 * a.x.cols * inner, [&](int64_t task, int thread) {
-    expert_block(a, g, task, thread_scratch_[static_cast<size_t>(thread)]);
-  });
+  pool_.run(tasks, pairs * 3 * a.x.cols * inner,
+            [&](int64_t task, int thread) { expert_block(a, g, task, scratch[thread]); });
   for_rows(a.x.rows, a.ids.cols * a.x.cols, [&](int64_t first, int64_t last, int) {
     for (int64_t t = first; t < last; ++t) combine(a, g, t);
   });
@@ -197,7 +197,7 @@ void CpuOps::ffn(const kernels::Ffn& a) {
   const int64_t inner = a.inner.cols;
   const kernels::Linear gate_up[] = {{a.x, a.gate, a.gate_up.col_range(0, inner)},
                                      {a.x, a.up, a.gate_up.col_range(inner, inner)}};
-  linear_many(pool_, gate_up, thread_scratch_.data());
+  linear_many(pool_, gate_up, thread_scratch());
   swiglu({a.gate_up, a.limit, a.inner});
   linear({a.inner, a.down, a.out});
 }

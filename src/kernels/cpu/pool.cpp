@@ -1,5 +1,6 @@
 #include "kernels/cpu/pool.h"
 
+#include "base/allocation.h"
 #include "base/assert.h"
 
 #if defined(__x86_64__)
@@ -11,7 +12,7 @@ namespace {
 
 constexpr int kFieldBits = 20;
 constexpr uint64_t kFieldMask = (uint64_t{1} << kFieldBits) - 1;
-constexpr int64_t kMaxTasks = static_cast<int64_t>(kFieldMask);
+static_assert(Pool::kMaxTasks == static_cast<int64_t>(kFieldMask));
 
 // About 70 us: longer than the serial ops between two parallel ones, shorter than anyone notices as load.
 constexpr int kSpins = 4000;
@@ -78,6 +79,7 @@ void Pool::share(int64_t tasks, Body body, void* callee) {
 }
 
 void Pool::work(int thread) {
+  const ForbidAllocation forbidden;
   uint64_t seen = state_.load(std::memory_order_acquire);
   int spins = 0;
   while (!stop_.load(std::memory_order_relaxed)) {

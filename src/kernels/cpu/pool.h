@@ -19,6 +19,8 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
+  static constexpr int64_t kMaxTasks = (int64_t{1} << 20) - 1;
+
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   // Calls f(task, thread) for every task in [0, tasks), thread in [0, threads()). `work` estimates the
