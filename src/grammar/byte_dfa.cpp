@@ -67,7 +67,7 @@ std::optional<ByteDfa> ByteDfa::make(States states) {
     std::erase_if(state.edges, [&](const ByteEdge& edge) { return !live[edge.target]; });
     for (ByteEdge& edge : state.edges) edge.target = renamed[edge.target];
   }
-  for (uint32_t s = 0; s < dfa.size(); ++s) dfa.states_[s].loop = dfa.loop_of(s);
+  dfa.find_safe_sets();
   return dfa;
 }
 
@@ -88,37 +88,6 @@ uint32_t ByteDfa::next(uint32_t state, uint8_t byte) const {
                                [](uint8_t b, const ByteEdge& e) { return b < e.lo; });
   if (edge == edges.begin() || (--edge)->hi < byte) return kNone;
   return edge->target;
-}
-
-// Whether every byte in [lo, hi] and `more` continuation bytes after it lead from `from` to `home`.
-bool ByteDfa::returns(uint32_t from, uint8_t lo, uint8_t hi, unsigned more, uint32_t home) const {
-  unsigned byte = lo;
-  for (const ByteEdge& edge : states_[from].edges) {
-    if (edge.hi < byte) continue;
-    if (edge.lo > byte) return false;
-    if (more == 0 ? edge.target != home : !returns(edge.target, 0x80, 0xBF, more - 1, home)) return false;
-    if (edge.hi >= hi) return true;
-    byte = edge.hi + 1u;
-  }
-  return false;
-}
-
-Loop ByteDfa::loop_of(uint32_t state) const {
-  Loop loop;
-  for (const ByteEdge& edge : states_[state].edges) {
-    if (edge.target != state) continue;
-    for (unsigned b = edge.lo; b <= edge.hi && b < 128; ++b) loop.ascii[b / 64] |= uint64_t{1} << (b % 64);
-  }
-  auto lead = [&](uint8_t first, uint8_t lo, uint8_t hi, unsigned more) {
-    const uint32_t middle = next(state, first);
-    return middle != kNone && returns(middle, lo, hi, more, state);
-  };
-  // The well-formed sequences of Unicode table 3-7.
-  loop.multibyte = returns(state, 0xC2, 0xDF, 1, state) && lead(0xE0, 0xA0, 0xBF, 1) &&
-                   returns(state, 0xE1, 0xEC, 2, state) && lead(0xED, 0x80, 0x9F, 1) &&
-                   returns(state, 0xEE, 0xEF, 2, state) && lead(0xF0, 0x90, 0xBF, 2) &&
-                   returns(state, 0xF1, 0xF3, 3, state) && lead(0xF4, 0x80, 0x8F, 2);
-  return loop;
 }
 
 std::optional<ByteDfa> intersect(const ByteDfa& a, const ByteDfa& b, size_t limit, bool& too_large) {

@@ -17,11 +17,23 @@ struct ByteEdge {
   uint32_t target = 0;
 };
 
-// Which characters leave a state as it is. A whole subtree of tokens made of such characters is allowed
-// without a walk.
-struct Loop {
-  uint64_t ascii[2] = {0, 0};  // bit b of word b / 64: byte b leads back
-  bool multibyte = false;      // every character of two to four bytes leads back
+// Characters that may follow in any number and order without the automaton failing. A whole subtree of tokens
+// made of them is allowed without a walk. Characters beyond ASCII are taken together by their first byte.
+struct SafeSet {
+  uint64_t ascii[2] = {0, 0};  // bit b % 64 of word b / 64: byte b
+  uint64_t leads = 0;          // bit b - 0xC2: every character that begins with byte b
+
+  bool empty() const { return (ascii[0] | ascii[1] | leads) == 0; }
+  bool covers(const SafeSet& other) const {
+    return ((other.ascii[0] & ~ascii[0]) | (other.ascii[1] & ~ascii[1]) | (other.leads & ~leads)) == 0;
+  }
+  void add(uint8_t first_byte) {
+    if (first_byte < 0x80) {
+      ascii[first_byte / 64] |= uint64_t{1} << (first_byte % 64);
+    } else if (first_byte >= 0xC2 && first_byte <= 0xF4) {
+      leads |= uint64_t{1} << (first_byte - 0xC2);
+    }
+  }
 };
 
 class ByteDfa {
@@ -29,7 +41,7 @@ class ByteDfa {
   struct State {
     std::vector<ByteEdge> edges;  // ascending and disjoint
     bool accept = false;
-    Loop loop;
+    SafeSet safe;
   };
 
   // Keeps the states from which an accepting one can be reached, start (0) first; nothing when the start is
@@ -43,8 +55,7 @@ class ByteDfa {
   uint32_t next(uint32_t state, uint8_t byte) const;  // kNone: no way on
 
  private:
-  bool returns(uint32_t from, uint8_t lo, uint8_t hi, unsigned more, uint32_t home) const;
-  Loop loop_of(uint32_t state) const;
+  void find_safe_sets();
 
   std::vector<State> states_;
 };

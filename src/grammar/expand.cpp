@@ -161,10 +161,10 @@ void States::rooms(StateId state, std::vector<Room>& out) const {
     if (node.kind == NodeKind::token) continue;
     const bool counted = node.kind == NodeKind::counted;
     const auto at = static_cast<uint32_t>(counted ? item.arg & kStateMask : item.arg);
-    const Loop& loop = graph_.dfa(node.dfa).at(at).loop;
-    if (loop.ascii[0] == 0 && loop.ascii[1] == 0 && !loop.multibyte) continue;
+    const SafeSet& safe = graph_.dfa(node.dfa).at(at).safe;
+    if (safe.empty()) continue;
     const uint64_t room = counted && node.max != kUnlimited ? node.max - (item.arg >> 16) : kUnlimited;
-    if (!counted || at == node.body) out.push_back({loop, room});
+    if (!counted || at == node.body) out.push_back({safe, room});
   }
 }
 

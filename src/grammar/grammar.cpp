@@ -10,13 +10,53 @@ constexpr size_t kMaxStates = 200'000;
 constexpr size_t kMaxRows = 16'384;  // 1 KiB each
 constexpr size_t kMaxMasks = 512;    // vocab_size / 8 bytes each
 
-void allow(std::vector<uint32_t>& mask, std::span<const int32_t> ids) {
-  for (int32_t id : ids) mask[static_cast<uint32_t>(id) / 32] |= 1u << (static_cast<uint32_t>(id) % 32);
+void allow(std::vector<uint32_t>& mask, int32_t id) {
+  mask[static_cast<uint32_t>(id) / 32] |= 1u << (static_cast<uint32_t>(id) % 32);
 }
 
-bool covers(const States::Room& room, const TokenIndex::Subtree& subtree) {
-  return (subtree.ascii[0] & ~room.loop.ascii[0]) == 0 && (subtree.ascii[1] & ~room.loop.ascii[1]) == 0 &&
-         (!subtree.multibyte || room.loop.multibyte) && subtree.characters <= room.room;
+// Collects ranges of the tokens in the order of their bytes, ascending, and turns them into bits, working
+// through the allowed or the refused tokens, whichever are fewer.
+class Ranges {
+ public:
+  void add(uint32_t begin, uint32_t end) {
+    if (begin == end) return;
+    if (!ranges_.empty() && ranges_.back().second == begin) {
+      ranges_.back().second = end;
+    } else {
+      ranges_.emplace_back(begin, end);
+    }
+    count_ += end - begin;
+  }
+
+  void write(const TokenIndex& index, std::vector<uint32_t>& mask) {
+    const auto order = index.order();
+    if (count_ * 2 <= order.size()) {
+      for (const auto& [begin, end] : ranges_) {
+        for (uint32_t i = begin; i < end; ++i) allow(mask, order[i]);
+      }
+      return;
+    }
+    std::copy(index.text_mask().begin(), index.text_mask().end(), mask.begin());
+    uint32_t refused = 0;
+    ranges_.emplace_back(static_cast<uint32_t>(order.size()), 0);
+    for (const auto& [begin, end] : ranges_) {
+      for (; refused < begin; ++refused) {
+        const auto id = static_cast<uint32_t>(order[refused]);
+        mask[id / 32] &= ~(1u << (id % 32));
+      }
+      refused = end;
+    }
+  }
+
+ private:
+  std::vector<std::pair<uint32_t, uint32_t>> ranges_;
+  size_t count_ = 0;
+};
+
+bool fits(const std::vector<States::Room>& rooms, const TokenIndex::Subtree& below) {
+  return std::any_of(rooms.begin(), rooms.end(), [&](const States::Room& room) {
+    return below.characters <= room.room && room.safe.covers(below.occur);
+  });
 }
 
 }  // namespace
@@ -47,50 +87,56 @@ std::span<const uint32_t> Grammar::mask(Memory& memory, StateId state) const {
 // Depth first over the token trie with the grammar's state beside it; a subtree is left where no stack goes
 // on, and taken whole where its characters keep the state.
 void Grammar::walk(States& states, StateId state, std::vector<uint32_t>& mask) const {
-  if (states.complete(state)) allow(mask, index_->end_ids());
+  struct Level {
+    uint32_t next = 0;  // the children still to visit
+    uint32_t end = 0;
+    StateId state = States::kDead;  // of their parent
+    const States::Row* row = nullptr;
+    std::vector<States::Room> rooms;  // at `state`
+  };
+  Ranges ranges;
+  const auto nodes = index_->nodes();
+  std::vector<Level> levels(index_->longest() + 1);
+  levels[0].end = 1 + nodes[0].children;
+  levels[0].next = 1;
+  levels[0].row = &states.row(state);
+  for (size_t depth = 0;;) {
+    Level& level = levels[depth];
+    if (level.next == level.end) {
+      if (depth == 0) break;
+      --depth;
+      continue;
+    }
+    const TokenIndex::Node& node = nodes[level.next++];
+    const StateId to = (*level.row)[node.byte];
+    if (to == States::kDead) continue;
+    if (node.children == 0) {
+      ranges.add(node.tokens, node.end);
+      continue;
+    }
+    Level& below = levels[depth + 1];
+    if (below.state != to) {
+      below.state = to;
+      below.row = nullptr;
+      states.rooms(to, below.rooms);
+    }
+    if (node.subtree != 0 && fits(below.rooms, index_->subtree(node.subtree))) {
+      ranges.add(node.tokens, node.end);
+      continue;
+    }
+    ranges.add(node.tokens, node.own_end);
+    if (below.row == nullptr) below.row = &states.row(to);
+    below.next = node.first;
+    below.end = node.first + node.children;
+    ++depth;
+  }
+  ranges.write(*index_, mask);
+  if (states.complete(state)) {
+    for (int32_t id : index_->end_ids()) allow(mask, id);
+  }
   for (const Item& item : states.items(state)) {
     const Node& node = graph_.at(item.node);
-    if (node.kind == NodeKind::token) allow(mask, {&node.token, 1});
-  }
-  const auto nodes = index_->nodes();
-  const auto order = index_->order();
-  std::vector<StateId> path(index_->longest() + 1, States::kDead);  // by depth
-  std::vector<const States::Row*> rows(path.size(), nullptr);
-  std::vector<std::vector<States::Room>> rooms(path.size());
-  path[0] = state;
-  auto enter = [&](size_t depth) {
-    rows[depth] = &states.row(path[depth]);
-    states.rooms(path[depth], rooms[depth]);
-  };
-  enter(0);
-  const auto end = static_cast<uint32_t>(nodes.size() - 1);
-  for (uint32_t i = 1; i < end;) {
-    const TokenIndex::Node& node = nodes[i];
-    const size_t depth = node.depth;
-    const StateId to = (*rows[depth - 1])[node.byte];
-    if (to == States::kDead) {
-      i = node.end;
-      continue;
-    }
-    if (node.end == i + 1) {
-      allow(mask, order.subspan(node.tokens, node.own_end - node.tokens));
-      ++i;
-      continue;
-    }
-    if (path[depth] != to || rows[depth] == nullptr) {
-      path[depth] = to;
-      enter(depth);
-    }
-    const auto& room = rooms[depth];
-    if (node.subtree != 0 && std::any_of(room.begin(), room.end(), [&](const States::Room& r) {
-          return covers(r, index_->subtree(node.subtree));
-        })) {
-      allow(mask, order.subspan(node.tokens, nodes[node.end].tokens - node.tokens));
-      i = node.end;
-      continue;
-    }
-    allow(mask, order.subspan(node.tokens, node.own_end - node.tokens));
-    ++i;
+    if (node.kind == NodeKind::token) allow(mask, node.token);
   }
 }
 

@@ -180,19 +180,22 @@ class Builder {
     switch (place.phase) {
       case Phase::zero:
       case Phase::whole:
-        return in_range(end_of_whole(place));
-      case Phase::fraction: {
-        Place end = place;
-        for (int i = 0; i < 2; ++i) {
-          if (bound_[i] && end.order[i] == 0 && place.digits < bound_[i]->fraction.size()) end.order[i] = -1;
-        }
-        return in_range(end);
-      }
+        return in_range(end_of_fraction(end_of_whole(place), 0));
+      case Phase::fraction:
+        return in_range(end_of_fraction(place, place.digits));
       case Phase::exponent_digits:
         return true;
       default:
         return false;
     }
+  }
+
+  // The order once a fraction of so many digits is over: a bound with more of them is larger.
+  Place end_of_fraction(Place place, size_t digits) const {
+    for (int i = 0; i < 2; ++i) {
+      if (bound_[i] && place.order[i] == 0 && digits < bound_[i]->fraction.size()) place.order[i] = -1;
+    }
+    return place;
   }
 
   // -1, 0, 1: the number read against bound i.

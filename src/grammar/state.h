@@ -50,9 +50,10 @@ class States {
   // The state in which all counters are replaced by ones that look the same for the next `horizon` bytes, so
   // that states which differ only in far-away limits share a mask.
   StateId nearby(StateId state, uint32_t horizon);
-  // Characters that keep a state as it is, or, in a string with a length limit, up to `room` of them.
+  // Characters after which no state fails, whatever their order; in a string with a length limit up to `room`
+  // of them.
   struct Room {
-    Loop loop;
+    SafeSet safe;
     uint64_t room;
   };
   void rooms(StateId state, std::vector<Room>& out) const;

@@ -30,11 +30,13 @@ Result<std::shared_ptr<const TokenIndex>> TokenIndex::make(
   }
   std::sort(index->end_ids_.begin(), index->end_ids_.end());
   index->free_mask_.assign(index->mask_words(), 0);
+  index->text_mask_.assign(index->mask_words(), 0);
   for (int32_t id = 0; id < index->tokenizer_->size(); ++id) {
     if (!index->tokenizer_->has(id) || index->is_end(id)) continue;
     index->free_mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
     const size_t bytes = index->text_of(id).size();
     if (bytes == 0 || bytes > kMaxTokenBytes) continue;
+    index->text_mask_[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
     index->order_.push_back(id);
     index->longest_ = std::max(index->longest_, static_cast<uint32_t>(bytes));
   }
@@ -57,37 +59,30 @@ void TokenIndex::build_nodes() {
     const auto y = text_of(b);
     return x != y ? x < y : a < b;
   });
-  nodes_.push_back({});
-  std::vector<uint32_t> path{0};  // the nodes of the last token's prefixes
-  std::string_view last;
-  auto close = [&](size_t depth, uint32_t end) {
-    while (path.size() > depth + 1) {
-      nodes_[path.back()].end = end;
-      path.pop_back();
+  Node root;
+  root.end = static_cast<uint32_t>(order_.size());
+  nodes_.push_back(root);
+  std::vector<uint32_t> open{0};  // depth first, so that what is walked together lies together
+  while (!open.empty()) {
+    const uint32_t at = open.back();
+    open.pop_back();
+    const size_t depth = nodes_[at].depth;
+    uint32_t i = nodes_[at].tokens;
+    while (i < nodes_[at].end && text_of(order_[i]).size() == depth) ++i;
+    nodes_[at].own_end = i;
+    nodes_[at].first = static_cast<uint32_t>(nodes_.size());
+    while (i < nodes_[at].end) {
+      Node child;
+      child.tokens = i;
+      child.depth = static_cast<uint16_t>(depth + 1);
+      child.byte = static_cast<uint8_t>(text_of(order_[i])[depth]);
+      while (i < nodes_[at].end && static_cast<uint8_t>(text_of(order_[i])[depth]) == child.byte) ++i;
+      child.end = i;
+      nodes_.push_back(child);
     }
-  };
-  for (uint32_t i = 0; i < order_.size(); ++i) {
-    const std::string_view text = text_of(order_[i]);
-    const auto shared = static_cast<size_t>(
-        std::mismatch(last.begin(), last.end(), text.begin(), text.end()).first - last.begin());
-    close(shared, static_cast<uint32_t>(nodes_.size()));
-    for (size_t d = shared; d < text.size(); ++d) {
-      path.push_back(static_cast<uint32_t>(nodes_.size()));
-      Node node;
-      node.tokens = node.own_end = i;
-      node.depth = static_cast<uint16_t>(d + 1);
-      node.byte = static_cast<uint8_t>(text[d]);
-      nodes_.push_back(node);
-    }
-    nodes_[path.back()].own_end = i + 1;
-    last = text;
+    nodes_[at].children = static_cast<uint32_t>(nodes_.size()) - nodes_[at].first;
+    for (uint32_t child = nodes_[at].children; child-- > 0;) open.push_back(nodes_[at].first + child);
   }
-  const auto size = static_cast<uint32_t>(nodes_.size());
-  close(0, size);
-  nodes_[0].end = size;
-  Node closing;
-  closing.tokens = closing.own_end = static_cast<uint32_t>(order_.size());
-  nodes_.push_back(closing);
 }
 
 void TokenIndex::build_subtrees() {
@@ -95,14 +90,11 @@ void TokenIndex::build_subtrees() {
     Subtree below;
     bool well_formed = true;
   };
-  const auto size = static_cast<uint32_t>(nodes_.size() - 1);
+  const auto size = static_cast<uint32_t>(nodes_.size());
   std::vector<uint8_t> boundary(size, 0);  // whether the bytes up to here are whole characters
   std::vector<uint8_t> broken(size, 0);    // or cannot become any
-  std::string text;
   for (uint32_t i = 0; i < size; ++i) {
-    text.resize(nodes_[i].depth);
-    if (i > 0) text.back() = static_cast<char>(nodes_[i].byte);
-    std::string_view rest = text;
+    std::string_view rest = text_of(order_[nodes_[i].tokens]).substr(0, nodes_[i].depth);
     while (!rest.empty()) {
       const auto step = tokenizer::next_utf8(rest);
       if (step.kind == tokenizer::Utf8Step::Kind::invalid) broken[i] = 1;
@@ -116,18 +108,18 @@ void TokenIndex::build_subtrees() {
   for (uint32_t i = size; i-- > 0;) {
     Known& node = known[i];
     node.well_formed = !broken[i];
-    for (uint32_t child = i + 1; child < nodes_[i].end; child = nodes_[child].end) {
+    for (uint32_t child = nodes_[i].first; child < nodes_[i].first + nodes_[i].children; ++child) {
       const uint8_t byte = nodes_[child].byte;
       const Subtree& below = known[child].below;
       node.well_formed &= known[child].well_formed;
-      node.below.ascii[0] |= below.ascii[0];
-      node.below.ascii[1] |= below.ascii[1];
-      node.below.multibyte |= below.multibyte || byte >= 0x80;
-      if (byte < 0x80) node.below.ascii[byte / 64] |= uint64_t{1} << (byte % 64);
+      node.below.occur.ascii[0] |= below.occur.ascii[0];
+      node.below.occur.ascii[1] |= below.occur.ascii[1];
+      node.below.occur.leads |= below.occur.leads;
+      node.below.occur.add(byte);
       const uint32_t starts = (byte & 0xC0) != 0x80 ? 1 : 0;
       node.below.characters = std::max(node.below.characters, below.characters + starts);
     }
-    if (!node.well_formed || !boundary[i] || nodes_[i].end == i + 1) continue;
+    if (!node.well_formed || !boundary[i] || nodes_[i].children == 0) continue;
     nodes_[i].subtree = static_cast<uint32_t>(subtrees_.size());
     subtrees_.push_back(node.below);
   }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/byte_dfa.h"
 #include "tokenizer/control_ids.h"
 #include "tokenizer/tokenizer.h"
 
@@ -18,20 +19,22 @@ namespace godwit::grammar {
 
 class TokenIndex {
  public:
+  // Children stand side by side, so that a walk which refuses or takes most of them reads memory in order.
   struct Node {
-    uint32_t end = 0;      // the first node, in depth-first order, that is not below this one
-    uint32_t tokens = 0;   // into order(): the tokens that are this node's bytes …
-    uint32_t own_end = 0;  // … end here, and those of the subtree follow, up to `tokens` of node `end`
-    uint32_t subtree = 0;  // into subtree(); 0: there is nothing to know
-    uint16_t depth = 0;    // bytes
-    uint8_t byte = 0;      // the last of them
+    uint32_t first = 0;     // the first child
+    uint32_t children = 0;  // how many, by ascending byte
+    uint32_t tokens = 0;    // into order(): the tokens that are this node's bytes …
+    uint32_t own_end = 0;   // … end here,
+    uint32_t end = 0;       // and those of the subtree follow up to here
+    uint32_t subtree = 0;   // for subtree(); 0: there is nothing to know
+    uint16_t depth = 0;     // bytes
+    uint8_t byte = 0;       // the last of them
   };
   // The bytes below a node that ends between two characters, when all of them are well-formed characters or
   // the beginning of one.
   struct Subtree {
-    uint64_t ascii[2] = {0, 0};  // which ASCII characters occur
-    bool multibyte = false;      // and whether others do
-    uint32_t characters = 0;     // in the longest token, beyond this node
+    SafeSet occur;            // the characters
+    uint32_t characters = 0;  // in the longest token, beyond this node
   };
 
   // vocab_size: ids a mask covers, >= tokenizer->size(). end_ids: what ends a generation (api spec §1.5);
@@ -49,8 +52,10 @@ class TokenIndex {
   uint32_t longest() const { return longest_; }  // bytes of the longest ordinary token
   // Every id that has a token, end ids excepted: what free text before a grammar may be. [mask_words()]
   std::span<const uint32_t> free_mask() const { return free_mask_; }
+  // Every token of order(). [mask_words()]
+  std::span<const uint32_t> text_mask() const { return text_mask_; }
 
-  // nodes()[0] is the root (no bytes); one more node than the trie has closes the array.
+  // nodes()[0] is the root (no bytes).
   std::span<const Node> nodes() const { return nodes_; }
   std::span<const int32_t> order() const { return order_; }  // ids, by their bytes
   const Subtree& subtree(uint32_t index) const { return subtrees_[index]; }
@@ -69,6 +74,7 @@ class TokenIndex {
   std::vector<Node> nodes_;
   std::vector<Subtree> subtrees_;
   std::vector<uint32_t> free_mask_;
+  std::vector<uint32_t> text_mask_;
 };
 
 }  // namespace godwit::grammar
