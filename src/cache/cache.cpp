@@ -24,6 +24,7 @@ Cache::Cache(const CacheSizes& sizes)
   freed_pages_.reserve(static_cast<size_t>(sizes.pages));
   freed_snapshots_.reserve(static_cast<size_t>(sizes.snapshots));
   host_path_.reserve(static_cast<size_t>(sizes.host.pages));
+  returning_.reserve(static_cast<size_t>(sizes.host.pages));
   moves_.reserve(2 * static_cast<size_t>(sizes.pages + sizes.snapshots));
 }
 
@@ -133,6 +134,11 @@ bool Cache::drop_branch(bool keep_on_host) {
 }
 
 void Cache::release(Lease& lease) {
+  if (lease.swapped()) {
+    host_.forget(lease.pages, lease.host_slot);
+    lease.pages.clear();
+    lease.host_slot = kNone;
+  }
   if (!lease.held()) return;
   restored(lease);
   if (lease.pending != kNone) snapshots_.give(lease.pending);
@@ -148,6 +154,30 @@ void Cache::release(Lease& lease) {
   lease.shared = lease.in_table = 0;
   slots_.give(lease.slot);
   lease.slot = kNone;
+}
+
+bool Cache::swap_out(Lease& lease) {
+  GODWIT_ASSERT(lease.held() && lease.restore == kNone && lease.pending == kNone);
+  returning_.assign(lease.pages.begin(), lease.pages.end());
+  const int32_t host_slot = host_.swap_out(returning_, lease.slot, moves_);
+  if (host_slot == kNone) return false;
+  release(lease);
+  lease.pages.assign(returning_.begin(), returning_.end());
+  lease.host_slot = host_slot;
+  return true;
+}
+
+bool Cache::swap_in(Lease& lease, int64_t tokens) {
+  GODWIT_ASSERT(lease.swapped() && !lease.held());
+  const int64_t pages = std::max(pages_for(tokens), static_cast<int64_t>(lease.pages.size()));
+  if (slots_.available() == 0 || !make_room(pages)) return false;
+  returning_.assign(lease.pages.begin(), lease.pages.end());
+  lease.slot = slots_.take();
+  lease.pages.clear();
+  for (int64_t i = 0; i < pages; ++i) lease.pages.push_back(pages_.take());
+  host_.swap_in(returning_, lease.host_slot, lease.pages, lease.slot, moves_);
+  lease.host_slot = kNone;
+  return true;
 }
 
 void Cache::restored(Lease& lease) {

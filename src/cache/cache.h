@@ -39,10 +39,12 @@ struct Lease {
   int64_t last_snapshot = 0;   // position of the newest snapshot on its path
   int32_t pending = kNone;     // snapshot being written by the planned step …
   int64_t pending_position = 0;  // … at this position
+  int32_t host_slot = kNone;     // not kNone: the request was moved to the host, and `pages` are host pages
   MissReason miss = MissReason::disabled;
   int64_t first_difference_at = -1;
 
   bool held() const { return slot != kNone; }
+  bool swapped() const { return host_slot != kNone; }
   int64_t tokens() const { return static_cast<int64_t>(pages.size()) * kPageTokens; }
 };
 
@@ -66,6 +68,12 @@ class Cache {
   // More pages, up to `tokens` positions; all or nothing. Drops cached branches for them.
   bool grow(Lease& lease, int64_t tokens);
   void release(Lease& lease);
+  // Moves a request that has run since it got its lease to the host, so that others have its pages and slot.
+  // False when the host has no room: release() it then, and compute it again later.
+  bool swap_out(Lease& lease);
+  // Brings it back, with pages for `tokens` positions in all; or nothing at all. Nothing it holds is shared
+  // any more.
+  bool swap_in(Lease& lease, int64_t tokens);
 
   // The planned step restores lease.restore: the snapshot may be dropped again after it.
   void restored(Lease& lease);
@@ -94,6 +102,7 @@ class Cache {
   uint64_t evictions() const { return evictions_; }  // pages dropped from the tree
   int32_t host_pages_used() const { return host_.pages_used(); }
   int32_t host_snapshots_used() const { return host_.snapshots_used(); }
+  int32_t host_slots_used() const { return host_.slots_used(); }
   uint64_t host_hits() const { return host_hits_; }  // admissions that came back from the host
 
  private:
@@ -115,8 +124,8 @@ class Cache {
   bool reuse_;
   uint64_t evictions_ = 0;
   uint64_t host_hits_ = 0;
-  std::vector<Move> moves_;                                         // since take_moves()
-  std::vector<int32_t> freed_pages_, freed_snapshots_, host_path_;  // scratch
+  std::vector<Move> moves_;                                                     // since take_moves()
+  std::vector<int32_t> freed_pages_, freed_snapshots_, host_path_, returning_;  // scratch
 };
 
 }  // namespace godwit::cache

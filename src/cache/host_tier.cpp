@@ -5,7 +5,12 @@
 namespace godwit::cache {
 
 HostTier::HostTier(const HostSizes& sizes)
-    : pages_(sizes.pages, 0), snapshots_(sizes.snapshots, 0), tree_(sizes.pages, sizes.snapshots) {
+    : pages_(sizes.pages, 0),
+      snapshots_(sizes.snapshots, 0),
+      slots_(sizes.slots, 0),
+      tree_(sizes.pages, sizes.snapshots) {
+  leaving_pages_.reserve(static_cast<size_t>(sizes.pages));
+  leaving_slots_.reserve(static_cast<size_t>(sizes.slots));
   held_.reserve(4096);  // admissions of one step
   path_.reserve(static_cast<size_t>(sizes.pages));
   freed_pages_.reserve(static_cast<size_t>(sizes.pages));
@@ -32,7 +37,7 @@ void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& m
   }
   // What is here already must not be dropped to make room for the rest.
   if (at != kNone) tree_.reference(at);
-  const bool room = make_room(static_cast<int64_t>(path_.size() - here));
+  const bool room = make_room(static_cast<int64_t>(path_.size() - here), 1);
   if (at != kNone) tree_.release(at);
   if (!room) return;
   for (; here < path_.size(); ++here) {
@@ -46,8 +51,8 @@ void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& m
   moves.push_back({Move::What::snapshot, Move::Way::out, device.node(last).snapshot, snapshot, 0});
 }
 
-bool HostTier::make_room(int64_t pages) {
-  while (pages_.available() < pages || snapshots_.available() == 0)
+bool HostTier::make_room(int64_t pages, int32_t snapshots) {
+  while (pages_.available() < pages || snapshots_.available() < snapshots)
     if (!drop()) return false;
   return true;
 }
@@ -80,6 +85,33 @@ HostTier::Hit HostTier::find(std::span<const int32_t> prompt, int64_t limit, uin
   return hit;
 }
 
+int32_t HostTier::swap_out(std::vector<int32_t>& pages, int32_t slot, std::vector<Move>& moves) {
+  if (slots_.available() == 0 || !make_room(static_cast<int64_t>(pages.size()), 0)) return kNone;
+  for (int32_t& page : pages) {
+    const int32_t here = pages_.take();
+    moves.push_back({Move::What::page, Move::Way::out, page, here, 0});
+    page = here;
+  }
+  const int32_t here = slots_.take();
+  moves.push_back({Move::What::slot, Move::Way::out, slot, here, 0});
+  return here;
+}
+
+void HostTier::swap_in(std::span<const int32_t> pages, int32_t slot, std::span<const int32_t> to,
+                       int32_t to_slot, std::vector<Move>& moves) {
+  for (size_t i = 0; i < pages.size(); ++i) {
+    moves.push_back({Move::What::page, Move::Way::in, pages[i], to[i], to_slot});
+    leaving_pages_.push_back(pages[i]);
+  }
+  moves.push_back({Move::What::slot, Move::Way::in, slot, to_slot, to_slot});
+  leaving_slots_.push_back(slot);
+}
+
+void HostTier::forget(std::span<const int32_t> pages, int32_t slot) {
+  for (const int32_t page : pages) pages_.give(page);
+  slots_.give(slot);
+}
+
 void HostTier::hold(int32_t last_page, int32_t snapshot) {
   tree_.reference(last_page);  // a block that is read keeps the path above it
   tree_.pin(snapshot);
@@ -92,6 +124,10 @@ void HostTier::settle() {
     tree_.release(h.page);
   }
   held_.clear();
+  for (const int32_t page : leaving_pages_) pages_.give(page);
+  for (const int32_t slot : leaving_slots_) slots_.give(slot);
+  leaving_pages_.clear();
+  leaving_slots_.clear();
 }
 
 void HostTier::flush() {

@@ -7,11 +7,11 @@
 namespace godwit::cache {
 
 struct Move {
-  enum class What : uint8_t { page, snapshot };
+  enum class What : uint8_t { page, snapshot, slot };
   enum class Way : uint8_t { out, in };  // out: device to host
   What what = What::page;
   Way way = Way::out;
-  int32_t from = 0;  // page or snapshot index in its tier
+  int32_t from = 0;  // page, snapshot or slot index in its tier
   int32_t to = 0;    // likewise; of a snapshot moved in: the state slot
   int32_t slot = 0;  // in: whose lease it serves, to be recomputed if the copy turns out damaged
 };

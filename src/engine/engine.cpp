@@ -243,6 +243,8 @@ void Engine::publish() {
   status_.running = scheduler_->running();
   status_.pages_used = cache_->pages_used();
   status_.slots_used = cache_->slots_used();
+  status_.host_hits = cache_->host_hits();
+  status_.preemptions = scheduler_->preemptions();
   status_.steps = plan_.step;
   // After the snapshot, so that whoever sees nothing in flight also sees what it left.
   in_flight_.fetch_sub(std::exchange(ended_, 0));

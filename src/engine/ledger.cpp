@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/ledger_lines.h"
 #include "model/glm5_next/dims.h"
@@ -74,6 +75,26 @@ class Maker {
     m.slots = s.max_sequences + 1;
     out_.layout = model::plan_state(text_, dims_, m.limits, m.kv_dtype);
     out_.token_bytes = out_.layout.page_bytes / kPage;
+    set_host_tier();
+  }
+
+  // A fifth each for snapshots and for whole slots of requests that made room, at most one slot a sequence;
+  // the rest for pages.
+  void set_host_tier() {
+    const int64_t fifth = request_.host_cache / kSnapshotShare;
+    const auto fit = [](int64_t bytes, int64_t record, int64_t most) {
+      return static_cast<int32_t>(std::min(bytes / std::max<int64_t>(record, 1), most));
+    };
+    cache::HostSizes& host = out_.model.host;
+    host.slots = fit(fifth, out_.layout.slot_bytes, request_.max_sequences);
+    host.snapshots = fit(fifth, out_.layout.committed_bytes, kMostSnapshots);
+    const int64_t rest = request_.host_cache - host.slots * out_.layout.slot_bytes -
+                         host.snapshots * out_.layout.committed_bytes;
+    host.pages = fit(rest, out_.layout.page_bytes, std::numeric_limits<int32_t>::max());
+    if (request_.host_cache > 0 && (host.pages == 0 || host.snapshots == 0)) {
+      host = {};
+      adjust("host-cache", request_.host_cache, 0, "too small for one page, snapshot and slot");
+    }
   }
 
   // Everything but pages and snapshots is fixed; they share the rest. A context that nobody asked for shrinks
@@ -143,6 +164,10 @@ class Maker {
     add("pending rows", m.slots * l.slot_pending_bytes, each(m.slots, l.slot_pending_bytes, "slots"));
     add("index ring", m.slots * l.slot_ring_bytes, each(m.slots, l.slot_ring_bytes, "slots"));
     add("snapshots", m.snapshots * l.committed_bytes, each(m.snapshots, l.committed_bytes, "snapshots"));
+    add("host pages", m.host.pages * l.page_bytes, each(m.host.pages, l.page_bytes, "pages"), false);
+    add("host snapshots", m.host.snapshots * l.committed_bytes,
+        each(m.host.snapshots, l.committed_bytes, "snapshots"), false);
+    add("host slots", m.host.slots * l.slot_bytes, each(m.host.slots, l.slot_bytes, "slots"), false);
     add("token history", m.slots * (dims_.vocab + 1) * 4, each(m.slots, (dims_.vocab + 1) * 4, "slots"));
     add("activations", model::plan_workspace(dims_, text_.q_lora_rank, m.limits, nullptr).bytes,
         fmt::format("{} rows a step", m.limits.rows));

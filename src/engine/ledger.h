@@ -31,6 +31,7 @@ struct LedgerSizes {
   int64_t max_waiting = 1024;     // beyond that submit() is refused with 429
   int64_t prefill_tokens = 256;   // prompt rows a step may carry; whole pages
   int64_t cache_tokens = 262144;  // without a budget: positions all pages together hold, at least one context
+  int64_t host_cache = 0;  // bytes of host memory for prefixes and requests that had to leave the device
 };
 
 struct LedgerRequest : LedgerSizes {

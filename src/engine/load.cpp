@@ -75,8 +75,9 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
   model_->set_vocabulary(has_token, stop_ids);
-  cache_ = std::make_unique<cache::Cache>(cache::CacheSizes{
-      static_cast<int32_t>(m.pages), static_cast<int32_t>(m.slots), static_cast<int32_t>(m.snapshots)});
+  cache_ = std::make_unique<cache::Cache>(cache::CacheSizes{static_cast<int32_t>(m.pages),
+                                                            static_cast<int32_t>(m.slots),
+                                                            static_cast<int32_t>(m.snapshots), m.host});
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
   scheduler_->prepare(plan_);

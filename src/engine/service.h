@@ -49,6 +49,8 @@ struct Status {
   uint64_t finished = 0;
   uint64_t cancelled = 0;
   uint64_t failed = 0;
+  uint64_t host_hits = 0;    // prompts whose prefix came back from the host tier
+  uint64_t preemptions = 0;  // requests that had to make room and continued later
   std::string dead_reason;
 };
 

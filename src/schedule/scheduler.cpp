@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/fault.h"
+
 namespace godwit::schedule {
 namespace {
 
@@ -11,6 +13,10 @@ constexpr size_t kBiasPairs = 1024;  // logit_bias pairs of one request, at most
 int64_t reservation(const Sequence& s) {
   const int64_t left = s.prompt_tokens + s.max_tokens - s.size();
   return s.size() + std::min(left, kGrowth);
+}
+
+std::span<const int32_t> prompt_of(const Sequence& s) {
+  return {s.tokens.data(), static_cast<size_t>(s.prompt_tokens)};
 }
 
 int64_t rank_of(const Sequence& s) {
@@ -84,6 +90,7 @@ void Scheduler::sweep() {
     }
     std::unique_ptr<Sequence> s = std::move(waiting_[looked_at_]);
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(looked_at_));
+    cache_.release(s->lease);  // what it may have on the host
     if (cancelled) {
       listener_.on_end(std::move(s), FinishReason::cancelled, -1, std::nullopt);
     } else {
@@ -112,12 +119,15 @@ void Scheduler::admit() {
     // would be sent away again before it had caught up, and again.
     if (s.preemptions > 0 && free < cache::pages_for(reservation(s)) + headroom()) return;
     if (s.number == refused_ && free <= refused_pages_) return;  // nothing was freed since it was looked up
-    if (!cache_.acquire({s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, reservation(s), s.lease)) {
+    const bool returns = s.lease.swapped();
+    if (!(returns ? cache_.swap_in(s.lease, reservation(s))
+                  : cache_.acquire(prompt_of(s), reservation(s), s.lease))) {
       refused_ = s.number;
       refused_pages_ = free;
       return;
     }
-    s.computed = s.lease.cached;
+    if (!returns) s.computed = s.lease.cached;
+    s.ran = false;
     s.history_ready = false;
     s.paused = false;  // unless on_admit knows better
     if (s.started_ns == 0) s.started_ns = clock_.now_ns();
@@ -128,14 +138,18 @@ void Scheduler::admit() {
   }
 }
 
-// Gives a sequence back to the waiting line; it is recomputed when it fits again.
+// Sends a sequence back to the waiting line: its state goes to the host tier if there is room, else it is
+// recomputed when it fits again.
 void Scheduler::preempt(size_t index) {
   std::unique_ptr<Sequence> s = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   by_slot_[static_cast<size_t>(s->lease.slot)] = nullptr;
-  cache_.release(s->lease);
-  s->computed = 0;
+  if (!s->ran || !cache_.swap_out(s->lease)) {
+    cache_.release(s->lease);
+    s->computed = 0;
+  }
   ++s->preemptions;
+  ++preemptions_;
   insert_in_order(waiting_, std::move(s));
 }
 
@@ -158,6 +172,7 @@ void Scheduler::plan(StepPlan& plan) {
   planned_ns_ = clock_.now_ns();
   sweep();
   admit();
+  if (!running_.empty() && GODWIT_FAULT("schedule.preempt")) preempt(running_.size() - 1);
   // Growth first: it may send sequences away, and a planned row must not lose its pages.
   for (size_t i = 0; i < running_.size(); ++i)
     if (!running_[i]->paused && running_[i]->decoding()) reserve(i, running_[i]->size());
@@ -290,8 +305,8 @@ void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::s
     Sequence& s = *by_slot_[static_cast<size_t>(p.rows.slot)];
     GODWIT_ASSERT(s.number == p.request);
     s.computed += p.rows.rows;
-    if (p.rows.kind == kernels::RowKind::prefill)
-      cache_.commit(s.lease, {s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, s.computed);
+    s.ran = true;
+    if (p.rows.kind == kernels::RowKind::prefill) cache_.commit(s.lease, prompt_of(s), s.computed);
     if (p.sampled_rows == 0) continue;
     const sample::Sampled& d = drawn[next_draw++];
     if (!d.finite) {
@@ -327,6 +342,7 @@ void Scheduler::fail_all(const Error& error) {
   while (!waiting_.empty()) {
     std::unique_ptr<Sequence> s = std::move(waiting_.back());
     waiting_.pop_back();
+    cache_.release(s->lease);
     listener_.on_end(std::move(s), FinishReason::error, -1, error);
   }
 }

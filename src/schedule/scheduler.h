@@ -82,6 +82,7 @@ class Scheduler {
   }
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
+  uint64_t preemptions() const { return preemptions_; }
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
@@ -111,9 +112,10 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // both in the one order
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<Sequence*> by_slot_;  // [slots] whose it is
-  size_t looked_at_ = 0;            // where in the waiting line the next sweep starts
-  uint64_t refused_ = 0;            // number of the head of the line when it did not fit …
-  int64_t refused_pages_ = 0;       // … into so many pages
+  uint64_t preemptions_ = 0;
+  size_t looked_at_ = 0;       // where in the waiting line the next sweep starts
+  uint64_t refused_ = 0;       // number of the head of the line when it did not fit …
+  int64_t refused_pages_ = 0;  // … into so many pages
 };
 
 }  // namespace godwit::schedule

@@ -38,6 +38,7 @@ struct Sequence {
   int64_t started_ns = 0;      // first scheduled row; 0 = never
   int64_t first_token_ns = 0;  // 0 = none yet
   cache::Lease lease;
+  bool ran = false;            // since it was admitted: its slot holds what `computed` says
   bool history_ready = false;  // the slot's token history holds the prompt
   bool paused = false;         // its reader has no room: keeps what it holds, gets no rows
   bool cancelled = false;

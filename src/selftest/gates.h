@@ -20,4 +20,11 @@ Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOpti
 // seeded.
 Result<Report> gate_cached(const std::filesystem::path& model_dir, const RigOptions& options);
 
+// A prefix that went through the host tier and came back gives the bits of one that stayed; so does a request
+// that made room and continued, and one whose host copy was damaged and is computed again.
+Result<Report> gate_restored(const std::filesystem::path& model_dir, const RigOptions& options);
+// A request that had to make room and was recomputed gives the tokens of an unbroken run; likewise one
+// resumed elsewhere.
+Result<Report> gate_resumed(const std::filesystem::path& model_dir, const RigOptions& options);
+
 }  // namespace godwit::selftest

@@ -176,6 +176,50 @@ TEST(PrefixCache, ADamagedHostCopyIsComputedAgain) {
   EXPECT_EQ(w.cache().pages_used(), 0);
 }
 
+TEST(PrefixCache, ARequestThatMadeRoomContinuesFromTheHost) {
+  // 97 pages each at their ends in a pool of 150: one has to go, and nothing of it is computed twice.
+  schedule::ScheduleLimits l = limits();
+  l.context = 16384;
+  for (const int64_t damage : {0, 7}) {
+    World w(l, 150, {}, 16, {.pages = 400, .snapshots = 16, .slots = 2});
+    w.model().damage_every = damage;
+    std::mt19937 random(13);
+    const uint64_t a = w.add(w.make(random_prompt(random, 200), 6000));
+    const uint64_t b = w.add(w.make(random_prompt(random, 200), 6000));
+    int64_t rows = 0;
+    while (!w.scheduler().idle()) {
+      w.step();
+      rows += w.plan().rows();
+    }
+    EXPECT_GE(w.model().swaps, 2);
+    for (const uint64_t n : {a, b}) EXPECT_TRUE(World::as_alone(w.ended[n], n));
+    if (damage == 0) {
+      EXPECT_EQ(rows, 2 * (200 + 6000 - 1)) << "a row was computed twice";
+    } else {
+      EXPECT_GT(rows, 2 * (200 + 6000 - 1)) << "the damaged copy was used";
+    }
+    EXPECT_EQ(w.cache().pages_used(), 0);
+    w.cache().flush();
+    EXPECT_EQ(w.cache().host_pages_used(), 0);
+    EXPECT_EQ(w.cache().host_slots_used(), 0);
+  }
+}
+
+TEST(PrefixCache, ARequestCancelledOnTheHostLeavesNothingThere) {
+  schedule::ScheduleLimits l = limits();
+  l.context = 16384;
+  World w(l, 150, {}, 16, {.pages = 400, .snapshots = 16, .slots = 2});
+  std::mt19937 random(14);
+  w.add(w.make(random_prompt(random, 200), 6000));
+  w.add(w.make(random_prompt(random, 200), 6000));
+  while (w.cache().host_slots_used() == 0) ASSERT_TRUE(w.step());
+  w.scheduler().for_each([](schedule::Sequence& s) { s.cancelled = true; });
+  w.run();
+  EXPECT_EQ(w.ended.size(), 2u);
+  EXPECT_EQ(w.cache().host_slots_used(), 0);
+  EXPECT_EQ(w.cache().pages_used(), 0);
+}
+
 // Sessions that grow, branch and leave, in pools far too small for them: thousands of hits, evictions and
 // preemptions, without a host tier, with one that is too small itself, and with one that holds everything.
 class RandomSessions : public testing::TestWithParam<std::tuple<int32_t, cache::HostSizes>> {};
@@ -232,8 +276,8 @@ TEST_P(RandomSessions, InTinyPoolsGetTheTokensTheyGetAlone) {
 
 INSTANTIATE_TEST_SUITE_P(Pools, RandomSessions,
                          testing::Combine(testing::Values(2, 7, 40),
-                                          testing::Values(cache::HostSizes{0, 0}, cache::HostSizes{60, 3},
-                                                          cache::HostSizes{2000, 100})));
+                                          testing::Values(cache::HostSizes{0, 0}, cache::HostSizes{60, 3, 1},
+                                                          cache::HostSizes{2000, 100, 4})));
 
 }  // namespace
 }  // namespace godwit::simulator

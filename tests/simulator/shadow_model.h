@@ -26,7 +26,8 @@ class ShadowModel {
         host_pages_(static_cast<size_t>(host.pages)),
         slots_(static_cast<size_t>(slots)),
         snapshots_(static_cast<size_t>(snapshots)),
-        host_snapshots_(static_cast<size_t>(host.snapshots)) {}
+        host_snapshots_(static_cast<size_t>(host.snapshots)),
+        host_slots_(static_cast<size_t>(host.slots)) {}
 
   void run(const schedule::StepPlan& plan, std::vector<sample::Sampled>& drawn) {
     for (const cache::Move& m : plan.moves)
@@ -118,6 +119,10 @@ class ShadowModel {
     if (m.what == cache::Move::What::page) {
       std::vector<Page>& from = out ? pages_ : host_pages_;
       (out ? host_pages_ : pages_).at(static_cast<size_t>(m.to)) = from.at(static_cast<size_t>(m.from));
+    } else if (m.what == cache::Move::What::slot) {
+      ++swaps;
+      (out ? host_slots_ : slots_).at(static_cast<size_t>(m.to)) =
+          (out ? slots_ : host_slots_).at(static_cast<size_t>(m.from));
     } else if (out) {
       host_snapshots_.at(static_cast<size_t>(m.to)) = snapshots_.at(static_cast<size_t>(m.from));
     } else {
@@ -159,10 +164,10 @@ class ShadowModel {
 
   std::vector<Page> pages_, host_pages_;
   std::vector<State> slots_;
-  std::vector<State> snapshots_, host_snapshots_;
+  std::vector<State> snapshots_, host_snapshots_, host_slots_;
 
  public:
-  int64_t moved_out = 0, moved_in = 0;
+  int64_t moved_out = 0, moved_in = 0, swaps = 0;
   int64_t damage_every = 0;      // every n-th copy from the host is damaged; 0 = none
   std::vector<int32_t> damaged;  // slots, of the last step
 };

@@ -7,40 +7,42 @@ namespace godwit::model {
 
 using cache::Move;
 
-HostPool::HostPool(kernels::Memory& memory, const StateLayout& layout, int64_t pages, int64_t snapshots)
-    : memory_(memory),
-      page_bytes_(layout.page_bytes),
-      snapshot_bytes_(layout.committed_bytes),
-      pages_(static_cast<size_t>(pages * layout.page_bytes)),
-      snapshots_(static_cast<size_t>(snapshots * layout.committed_bytes)),
-      page_sums_(static_cast<size_t>(pages)),
-      snapshot_sums_(static_cast<size_t>(snapshots)) {}
+void HostPool::Pool::size(int64_t records, int64_t record) {
+  record_bytes = record;
+  bytes = Buffer(static_cast<size_t>(records * record));
+  sums.assign(static_cast<size_t>(records), 0);
+}
 
-std::byte* HostPool::host(const Move& move, int64_t index) const {
-  return move.what == Move::What::page ? pages_.as<std::byte>() + index * page_bytes_
-                                       : snapshots_.as<std::byte>() + index * snapshot_bytes_;
+HostPool::HostPool(kernels::Memory& memory, const StateLayout& layout, const cache::HostSizes& sizes)
+    : memory_(memory) {
+  pool_of(Move::What::page).size(sizes.pages, layout.page_bytes);
+  pool_of(Move::What::snapshot).size(sizes.snapshots, layout.committed_bytes);
+  pool_of(Move::What::slot).size(sizes.slots, layout.slot_bytes);
 }
 
 void HostPool::run(const std::vector<Move>& moves, RankState& state, std::vector<int32_t>& damaged) {
   for (const Move& m : moves) {
     if (m.way != Move::Way::out) continue;
-    const bool page = m.what == Move::What::page;
-    const int64_t bytes = page ? page_bytes_ : snapshot_bytes_;
-    std::byte* to = host(m, m.to);
-    memory_.download(to, page ? state.page(m.from) : state.snapshot(m.from), bytes);
-    (page ? page_sums_ : snapshot_sums_)[static_cast<size_t>(m.to)] = checksum(to, bytes);
-    if (GODWIT_FAULT("host.damage")) to[bytes / 2] ^= std::byte{1};
+    Pool& pool = pool_of(m.what);
+    const std::byte* from = m.what == Move::What::page       ? state.page(m.from)
+                            : m.what == Move::What::snapshot ? state.snapshot(m.from)
+                                                             : state.slot(m.from);
+    memory_.download(pool.at(m.to), from, pool.record_bytes);
+    pool.sums[static_cast<size_t>(m.to)] = checksum(pool.at(m.to), pool.record_bytes);
+    if (GODWIT_FAULT("host.damage")) pool.at(m.to)[pool.record_bytes / 2] ^= std::byte{1};
   }
   for (const Move& m : moves) {
     if (m.way != Move::Way::in) continue;
-    const bool page = m.what == Move::What::page;
-    const int64_t bytes = page ? page_bytes_ : snapshot_bytes_;
-    const std::byte* from = host(m, m.from);
-    if (checksum(from, bytes) != (page ? page_sums_ : snapshot_sums_)[static_cast<size_t>(m.from)]) {
+    Pool& pool = pool_of(m.what);
+    if (checksum(pool.at(m.from), pool.record_bytes) != pool.sums[static_cast<size_t>(m.from)]) {
       damaged.push_back(m.slot);
       continue;
     }
-    memory_.upload(page ? state.page(m.to) : state.slot(m.to), from, bytes);
+    // A snapshot is the leading part of a slot.
+    std::byte* to = m.what == Move::What::page ? state.page(m.to) : state.slot(m.to);
+    memory_.upload(to, pool.at(m.from), pool.record_bytes);
+    // A mutant of the gate restored = kept (design §2).
+    if (m.what != Move::What::page && GODWIT_FAULT("mutant.host")) memory_.zero(to, 64);
   }
 }
 

@@ -5,29 +5,33 @@
 #include <cstdint>
 #include <vector>
 
-#include "cache/move.h"
+#include "cache/host_tier.h"
 #include "model/glm5_next/state.h"
 
 namespace godwit::model {
 
 class HostPool {
  public:
-  HostPool(kernels::Memory& memory, const StateLayout& layout, int64_t pages, int64_t snapshots);
+  HostPool(kernels::Memory& memory, const StateLayout& layout, const cache::HostSizes& sizes);
 
   // Runs the moves of a step: all out, then all in. Slots whose copy came back damaged are appended to
   // `damaged`; what they hold then must not be used.
   void run(const std::vector<cache::Move>& moves, RankState& state, std::vector<int32_t>& damaged);
-  int64_t bytes() const { return static_cast<int64_t>(pages_.bytes() + snapshots_.bytes()); }
 
  private:
-  std::byte* host(const cache::Move& move, int64_t index) const;
+  // Records of one kind: pages, snapshots (the committed part of a slot), whole slots.
+  struct Pool {
+    int64_t record_bytes = 0;
+    Buffer bytes;  // [records, record_bytes]
+    std::vector<uint64_t> sums;
+
+    void size(int64_t records, int64_t record);
+    std::byte* at(int64_t i) const { return bytes.as<std::byte>() + i * record_bytes; }
+  };
+  Pool& pool_of(cache::Move::What what) { return pools_[static_cast<size_t>(what)]; }
 
   kernels::Memory& memory_;
-  int64_t page_bytes_;
-  int64_t snapshot_bytes_;
-  Buffer pages_;      // [pages, page_bytes]
-  Buffer snapshots_;  // [snapshots, snapshot_bytes]
-  std::vector<uint64_t> page_sums_, snapshot_sums_;
+  Pool pools_[3];  // by cache::Move::What
 };
 
 }  // namespace godwit::model

@@ -31,8 +31,7 @@ Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const M
   m->state_ = std::make_unique<RankState>(
       ops.memory(), plan_state(config.text, m->dims_, options.limits, options.kv_dtype), m->dims_,
       options.kv_dtype, options.pages, options.slots, options.snapshots);
-  m->host_ = std::make_unique<HostPool>(ops.memory(), m->state_->layout(), options.host_pages,
-                                        options.host_snapshots);
+  m->host_ = std::make_unique<HostPool>(ops.memory(), m->state_->layout(), options.host);
   m->damaged_.reserve(static_cast<size_t>(options.slots));
   const int64_t bytes = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, nullptr).bytes;
   m->workspace_ = Buffer(static_cast<size_t>(bytes));

@@ -21,8 +21,7 @@ struct ModelOptions {
   int64_t pages = 0;  // the reserved page 0 included
   int64_t slots = 0;  // the reserved slot 0 included
   int64_t snapshots = 0;
-  int64_t host_pages = 0;  // second tier, in host memory
-  int64_t host_snapshots = 0;
+  cache::HostSizes host;  // second tier, in host memory
 };
 
 // Bytes a rank allocates besides its weights, as a pure function of sizes (design §8).
