@@ -1,70 +1,84 @@
 #include "schedule/step_cost.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "cache/cache.h"
 
 namespace godwit::schedule {
 namespace {
 
-constexpr double kFade = 1.0 - 1.0 / 32;
-// A single step that hung (a page fault, a noisy neighbour) counts as at most so many times what was
-// expected.
+constexpr double kRate = 0.125;  // how much of a mean the newest measurement is
+// A step that hung (a page fault, a noisy neighbour) counts as at most so many times what was expected.
 constexpr double kOutlier = 2;
 // Step times scatter; the aim is below the target so that the 99th percentile meets it.
 constexpr double kAim = 0.95;
-// Prompt rows may always take this part of the time that the rest of the step takes anyway. Where the target
-// cannot be met at all, newcomers still move on, and nobody decodes more than a quarter slower for it.
-constexpr double kLeastShare = 0.25;
+// Where not even the smallest slice meets the target, a step may take this much more than with the smallest:
+// newcomers move on, and nobody decodes more than a fifth slower for it.
+constexpr double kLeastShare = 0.2;
 
 }  // namespace
 
-void FadingLine::add(double x, double y) {
-  weight_ = weight_ * kFade + 1;
-  const double dx = x - mean_x_, dy = y - mean_y_;
-  mean_x_ += dx / weight_;
-  mean_y_ += dy / weight_;
-  xx_ = xx_ * kFade + dx * (x - mean_x_);
-  xy_ = xy_ * kFade + dx * (y - mean_y_);
+size_t CostCurve::octave(int64_t x) const {
+  const auto units = static_cast<uint64_t>(std::max<int64_t>(x / unit_, 1));
+  return std::min(static_cast<size_t>(std::bit_width(units)) - 1, points_.size() - 1);
 }
 
-double FadingLine::slope() const {
-  if (mean_x_ <= 0 || mean_y_ <= 0) return 0;
-  const double through_origin = mean_y_ / mean_x_;
-  const double lean = mean_x_ * mean_x_ / 64;
-  const double slope = (xy_ / weight_ + lean * through_origin) / (xx_ / weight_ + lean);
-  return std::clamp(slope, 0.0, through_origin);
+void CostCurve::learn(int64_t x, double y) {
+  Point& p = points_[octave(x)];
+  const double rate = p.seen ? kRate : 1;
+  p.x += rate * (static_cast<double>(x) - p.x);
+  p.y += rate * (y - p.y);
+  p.seen = true;
 }
 
-double StepCost::fixed_ns(int64_t decode_rows) const {
-  return decode_.at(static_cast<double>(decode_rows)) + prompt_.intercept();
+double CostCurve::at(int64_t x) const {
+  Point below;
+  for (const Point& p : points_) {
+    if (!p.seen) continue;
+    if (const double to = static_cast<double>(x); to <= p.x)
+      return below.y + (p.y - below.y) * (to - below.x) / (p.x - below.x);
+    below = p;
+  }
+  return below.y;
 }
 
-double StepCost::allowed_ns(int64_t decode_rows) const {
-  return std::max(static_cast<double>(target_ns_), (1 + kLeastShare) * fixed_ns(decode_rows) / kAim);
+double CostCurve::reach(double y) const {
+  Point best, after;  // the last point that costs at most y, and the one after it
+  for (const Point& p : points_) {
+    if (!p.seen) continue;
+    if (p.y <= y) {
+      best = p;
+      after = {};
+    } else if (!after.seen) {
+      after = p;
+    }
+  }
+  if (!after.seen) return 2 * best.x;
+  return best.x + (after.x - best.x) * (y - best.y) / (after.y - best.y);
 }
 
 void StepCost::observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns) {
-  const double d = static_cast<double>(decode_rows), p = static_cast<double>(prompt_rows);
-  double took = static_cast<double>(ns);
-  FadingLine& line = prompt_rows == 0 ? decode_ : prompt_;
-  if (!line.empty())
-    took = std::min(took, kOutlier * (decode_.at(d) + (prompt_rows == 0 ? 0 : prompt_.at(p))));
-  if (prompt_rows == 0) return decode_.add(d, took);
-  prompt_.add(p, std::max(took - decode_.at(d), 0.0));
-  if (decode_rows == 0) return;
-  const bool fits = static_cast<double>(ns) <= allowed_ns(decode_rows);
-  proven_ = fits ? std::max(proven_, prompt_rows) : std::min(proven_, prompt_rows);
+  const double decode = decode_.at(decode_rows), expected = decode + prompt_.at(prompt_rows);
+  const bool known = prompt_rows > 0 ? prompt_.known(prompt_rows) : decode_.known(decode_rows);
+  const double took =
+      known ? std::min(static_cast<double>(ns), kOutlier * expected) : static_cast<double>(ns);
+  if (prompt_rows > 0) {
+    prompt_.learn(prompt_rows, std::max(took - decode, 0.0));
+  } else {
+    decode_.learn(decode_rows, took);
+  }
 }
 
 int64_t StepCost::prompt_rows(int64_t decode_rows) const {
   constexpr int64_t kLeast = cache::kPageTokens;
   if (decode_rows == 0) return most_rows_;  // nobody waits between tokens
-  double rows = static_cast<double>(2 * proven_);
-  if (const double slope = prompt_.slope(); slope > 0)
-    rows = std::min(rows, (kAim * allowed_ns(decode_rows) - fixed_ns(decode_rows)) / slope);
-  const int64_t whole = static_cast<int64_t>(rows) / kLeast * kLeast;
-  return std::clamp(whole, kLeast, std::max(most_rows_, kLeast));
+  if (!decode_.known(decode_rows)) return 0;
+  const double decode = decode_.at(decode_rows);
+  const double least = decode + prompt_.at(kLeast);
+  const double allowed = std::max(kAim * static_cast<double>(target_ns_), (1 + kLeastShare) * least);
+  const int64_t rows = static_cast<int64_t>(prompt_.reach(allowed - decode)) / kLeast * kLeast;
+  return std::clamp(rows, kLeast, std::max(most_rows_, kLeast));
 }
 
 }  // namespace godwit::schedule

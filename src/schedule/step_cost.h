@@ -2,22 +2,35 @@
 // number of prompt rows.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace godwit::schedule {
 
-// y ≈ a + b x over the last few dozen points; older ones fade. Where x hardly varied its slope cannot be
-// known: it leans to the line through the origin, which errs towards small slices.
-class FadingLine {
+// A curve through the means of what was measured at [unit, 2 unit), [2 unit, 4 unit) … Each mean forgets by
+// itself: what was learned about small slices is still known after a thousand large ones. Below the first
+// mean the curve goes to the origin, beyond the last it is flat.
+class CostCurve {
  public:
-  void add(double x, double y);
-  bool empty() const { return weight_ == 0; }
-  double intercept() const { return mean_y_ - slope() * mean_x_; }  // >= 0
-  double slope() const;                                             // >= 0
-  double at(double x) const { return empty() ? 0 : intercept() + slope() * x; }
+  explicit CostCurve(int64_t unit) : unit_(unit) {}
+
+  void learn(int64_t x, double y);
+  bool known(int64_t x) const { return points_[octave(x)].seen; }
+  double at(int64_t x) const;
+  // The largest x with at(x) <= y, and at most twice what was ever measured: the next octave is tried in
+  // steps.
+  double reach(double y) const;
 
  private:
-  double weight_ = 0, mean_x_ = 0, mean_y_ = 0, xx_ = 0, xy_ = 0;
+  struct Point {
+    double x = 0, y = 0;
+    bool seen = false;
+  };
+  size_t octave(int64_t x) const;
+
+  int64_t unit_;
+  std::array<Point, 20> points_;
 };
 
 class StepCost {
@@ -26,18 +39,15 @@ class StepCost {
 
   // A step with so many rows of the decode family and of prompts took `ns`.
   void observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns);
-  // Prompt rows the next step may carry beside `decode_rows`; a multiple of 64 from 64 to most_rows.
+  // Prompt rows the next step may carry beside `decode_rows`: a multiple of 64 from 64 to most_rows. 0 when
+  // there were never so many decode rows (to the octave): one step without prompt rows then measures them.
   int64_t prompt_rows(int64_t decode_rows) const;
 
  private:
-  double fixed_ns(int64_t decode_rows) const;    // what the step takes apart from its number of prompt rows
-  double allowed_ns(int64_t decode_rows) const;  // what it may take in all
-
   int64_t target_ns_;
   int64_t most_rows_;
-  FadingLine decode_;     // ns of steps without prompt rows, by decode rows
-  FadingLine prompt_;     // ns that prompt rows added, by prompt rows
-  int64_t proven_ = 256;  // prompt rows that were seen to fit; the next slice is at most twice as long
+  CostCurve decode_{1};   // ns of steps without prompt rows, by rows
+  CostCurve prompt_{64};  // ns that prompt rows add, by rows
 };
 
 }  // namespace godwit::schedule
