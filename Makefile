@@ -10,7 +10,7 @@ export CCACHE_NOHASHDIR := 1
 
 ctest := ctest --test-dir build --output-on-failure -j $(JOBS)
 
-.PHONY: help run build test check bench install format tidy clean deps-build deps-test deps-ci
+.PHONY: help run build test check bench device install format tidy clean deps-build deps-test deps-ci
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
@@ -32,6 +32,11 @@ check: build ## Unit tests only, about a minute
 bench: build ## Run every program of bench/ with its defaults
 	@for program in $$(find build/bench -maxdepth 1 -type f -executable | sort); do echo "== $$program"; "$$program"; done
 
+device: deps-build ## Build with the CUDA backend (needs nvcc) into build-device/bundle, which runs on a bare GPU host
+	@cmake --preset device >/dev/null
+	@cmake --build build-device -j $(JOBS) --target godwit test_ops quantize_fp8 cuda_plain
+	@tools/bundle.sh build-device
+
 install: deps-build ## Install under PREFIX (default /usr/local), built without tests and fault points
 	@cmake --preset install -DCMAKE_INSTALL_PREFIX=$(PREFIX)
 	@cmake --build build-install -j $(JOBS)
@@ -44,7 +49,7 @@ tidy: deps-ci build ## clang-tidy over the files that differ from main
 	@tools/checks/tidy.sh build
 
 clean: ## Remove every build directory (not .venv)
-	@rm -rf build build-install build-asan build-tsan build-fuzz build-debug
+	@rm -rf build build-device build-install build-asan build-tsan build-fuzz build-debug
 
 deps-build:
 	@tools/install_deps.sh build

@@ -31,6 +31,7 @@ int run_selftest(const Options& options) {
   int ran = 0, failed = 0;
   for (const selftest::Check& check : selftest::all_checks()) {
     const auto chosen = [&] {
+      if (check.engine && options.device != "cpu") return false;
       if (options.only.empty()) return true;
       for (const std::string& name : options.only)
         if (check.name == name) return true;
@@ -66,8 +67,9 @@ void add_selftest_command(CLI::App& app, std::function<int()>& run) {
   CLI::App* command =
       app.add_subcommand("selftest", "Compare the engine with reference outputs and check its gates");
   auto options = std::make_shared<Options>();
-  command->add_option("--device", options->device, "cpu, or reference (the slow definition of every op)")
-      ->check(CLI::IsMember({"cpu", "reference"}))
+  command
+      ->add_option("--device", options->device, "cpu, cuda, or reference (the slow definition of every op)")
+      ->check(CLI::IsMember({"cpu", "cuda", "reference"}))
       ->capture_default_str();
   command->add_option("--only", options->only, "Run just these checks (see --list)")->type_name("NAME");
   command->add_option("--models", options->models, "Folder of the small models")

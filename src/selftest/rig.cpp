@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/make_ops.h"
 #include "weights/inventory.h"
 
 namespace godwit::selftest {
@@ -16,8 +17,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const std::filesystem::path& model_dir, c
   GODWIT_ASSIGN(const CheckReport report,
                 check_checkpoint(*rig->checkpoint_, make_inventory(rig->config_), NextnUse::optional));
   static_cast<void>(report);
-  rig->ops_ =
-      options.backend == "reference" ? kernels::make_reference_ops() : kernels::make_cpu_ops(options.threads);
+  GODWIT_ASSIGN(rig->ops_, kernels::make_ops(options.backend, options.threads));
   GODWIT_ASSIGN(const ShardPlan shards, ShardPlan::make(rig->config_.text, 1, 1));
 
   rig->pages_per_slot_ = (options.context + kernels::kPageTokens - 1) / kernels::kPageTokens;

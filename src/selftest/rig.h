@@ -13,7 +13,7 @@
 namespace godwit::selftest {
 
 struct RigOptions {
-  std::string_view backend = "cpu";  // cpu | reference
+  std::string_view backend = "cpu";  // cpu | reference | cuda
   int threads = 0;
   int64_t context = 4096;
   int64_t slots = 4;   // usable ones

@@ -66,11 +66,13 @@ std::vector<Check> make_checks() {
   add_gate(out, "chunked", gate_chunked, "any prefill slicing gives the same bits");
   add_gate(out, "batched", gate_batched, "company in a step changes no bit");
   add_gate(out, "forced", gate_forced, "forced rows give the bits of decoding");
+  const size_t on_any_backend = out.size();
   add_gate(out, "cached", gate_cached, "a prefix hit gives the bits of a cold run");
   add_gate(out, "restored", gate_restored,
            "state that went through the host tier gives the bits of state that stayed");
   add_gate(out, "resumed", gate_resumed,
            "a request recomputed or resumed gives the tokens of an unbroken one");
+  for (size_t i = on_any_backend; i < out.size(); ++i) out[i].engine = true;
   return out;
 }
 

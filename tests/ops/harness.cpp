@@ -9,6 +9,7 @@
 
 #include "base/fault.h"
 #include "hwy/targets.h"
+#include "kernels/make_ops.h"
 
 namespace godwit::ops_test {
 namespace {
@@ -242,7 +243,7 @@ Ops& backend(const std::string& name) {
     fault::arm("cpu.poison_scratch", 0, -1);
   }
   std::unique_ptr<Ops>& ops = made[name];
-  if (!ops) ops = prepared(name == "cpu" ? kernels::make_cpu_ops(2) : kernels::make_reference_ops());
+  if (!ops) ops = prepared(kernels::make_ops(name, 2).value());
   return *ops;
 }
 
@@ -251,11 +252,15 @@ Ops& oracle() {
 }
 
 std::vector<std::string> backends() {
-  return {"cpu"};
+  std::vector<std::string> names = {"cpu"};
+  if (kernels::cuda_devices() > 0) names.push_back("cuda");
+  return names;
 }
 
 std::vector<std::string> backends_and_oracle() {
-  return {"reference", "cpu"};
+  std::vector<std::string> names = backends();
+  names.insert(names.begin(), "reference");
+  return names;
 }
 
 void check_row_op(const std::string& name, int64_t rows, const RowOp& op, Tolerance tolerance,

@@ -1,33 +1,6 @@
-#include <algorithm>
-
 #include "model/glm5_next/model.h"
 
 namespace godwit::model {
-
-// The step as flat arrays. On a backend whose memory is the host's nothing is copied.
-void Model::upload(const schedule::StepPlan& plan) {
-  sequences_.clear();
-  row_sequence_.clear();
-  sampled_rows_.clear();
-  int32_t decode_rows = 0;
-  for (size_t i = 0; i < plan.sequences.size(); ++i) {
-    const schedule::PlanSequence& s = plan.sequences[i];
-    sequences_.push_back(s.rows);
-    for (int32_t r = 0; r < s.rows.rows; ++r) row_sequence_.push_back(static_cast<int32_t>(i));
-    for (int32_t r = s.rows.rows - s.sampled_rows; r < s.rows.rows; ++r)
-      sampled_rows_.push_back(s.rows.row + r);
-    if (kernels::is_decode_family(s.rows.kind)) decode_rows += s.rows.rows;
-  }
-  step_.rows = plan.rows();
-  step_.decode_rows = decode_rows;
-  step_.sequences = static_cast<int32_t>(sequences_.size());
-  step_.decode_sequences = plan.decode_sequences;
-  step_.sequence = sequences_.data();
-  step_.row_sequence = row_sequence_.data();
-  step_.ids = plan.ids.data();
-  step_.pages = plan.pages.data();
-  rows_ = plan.rows();
-}
 
 // glm5_next spec §1, §5: streams start as the embedding; each layer has an attention and an FFN site, joined
 // by mHC.
@@ -35,7 +8,9 @@ void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out) {
   damaged_.clear();
   if (!plan.moves.empty()) host_->run(plan.moves, *state_, damaged_);
   for (const schedule::SnapshotCommand& c : plan.restores) state_->restore(c.slot, c.snapshot);
-  upload(plan);
+  step_arrays_.set(plan);
+  step_ = step_arrays_.view;
+  rows_ = step_.rows;
   if (rows_ > 0) {
     const View streams = head_rows(ws_.streams, rows_);
     const View mix = head_rows(ws_.mix, rows_);
@@ -70,13 +45,13 @@ void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out) {
         continue;
       }
       ops_.mhc_expand({mix, y, streams});
-      if (observer_) observer_->after_layer(i, streams);
+      if (observer_) observer_->after_layer(i, on_host(streams, mirrors_[0]));
       if (i + 1 == layers) break;
       const LayerWeights& next = weights_->layers[static_cast<size_t>(i) + 1];
       ops_.mhc_collapse(collapse(next.attention_hc));
       ops_.rms_norm({x, next.input_norm, eps, normed});
     }
-    if (!sampled_rows_.empty()) head(plan, out);
+    if (step_arrays_.sampled > 0) head(out);
   }
   for (const schedule::SnapshotCommand& c : plan.saves) state_->save(c.slot, c.snapshot);
 }

@@ -82,7 +82,7 @@ void Model::dsa(int layer, const DsaWeights& w) {
     ops_.index_select(step_, {p.index_query, p.index_weight, static_cast<float>(scale), cache, pool,
                               static_cast<int32_t>(dims_.index_topk), dims_.index_heads, pools, count});
   }
-  if (observer_) observer_->after_select(layer, pools, count);
+  if (observer_) observer_->after_select(layer, on_host(pools, mirrors_[0]), on_host(count, mirrors_[1]));
 
   const View attended = head_rows(b.attended, rows_);
   const View value = head_rows(b.value, rows_);
@@ -136,7 +136,7 @@ void Model::ffn(int layer, const LayerWeights& w) {
     m.shared = dense(w.moe.shared, head_rows(b.shared, rows_));
     m.out = y;
     ops_.moe(m);
-    if (observer_) observer_->after_route(layer, ids, weights);
+    if (observer_) observer_->after_route(layer, on_host(ids, mirrors_[0]), on_host(weights, mirrors_[1]));
   }
   comm_.all_reduce(y);
 }

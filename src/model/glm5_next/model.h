@@ -9,6 +9,7 @@
 #include "comm/comm.h"
 #include "model/glm5_next/host_pool.h"
 #include "model/glm5_next/state.h"
+#include "model/glm5_next/step_arrays.h"
 #include "model/glm5_next/weights.h"
 #include "model/glm5_next/workspace.h"
 #include "schedule/step_plan.h"
@@ -35,8 +36,8 @@ struct ModelBytes {
 ModelBytes price(const TextConfig& text, const ShardPlan& plan, const ModelOptions& options,
                  const kernels::Ops& ops);
 
-// Looks into a forward pass: goldens and `debug` only. Views hold the rows of the step, in the backend's
-// memory.
+// Looks into a forward pass: goldens and `debug` only. Views hold the rows of the step, in host memory and
+// for the call only.
 class Observer {
  public:
   virtual ~Observer() = default;
@@ -81,8 +82,9 @@ class Model {
   void dsa(int layer, const DsaWeights& w);
   void ffn(int layer, const LayerWeights& w);
   // head.cpp
-  void head(const schedule::StepPlan& plan, sample::Sampled* out);
-  void upload(const schedule::StepPlan& plan);
+  void head(sample::Sampled* out);
+  // A view an observer can read: downloaded into `mirror` where the host cannot address it.
+  View on_host(const View& v, Buffer& mirror) const;
 
   const TextConfig text_;
   kernels::Ops& ops_;
@@ -96,15 +98,18 @@ class Model {
   Workspace ws_;
   Observer* observer_ = nullptr;
 
-  // The step in the backend's memory, filled by upload().
-  kernels::StepView step_;
+  Arena arena_;  // what follows lives in it
+  StepArrays step_arrays_;
+  kernels::StepView step_;  // of step_arrays_
   int64_t rows_ = 0;
-  std::vector<kernels::Sequence> sequences_;
-  std::vector<int32_t> row_sequence_;
-  std::vector<int32_t> sampled_rows_;  // [R] row of each logits row
-  std::vector<uint32_t> banned_;       // [(V + 31) / 32]
-  std::vector<int32_t> stop_ids_;
-  Buffer workspace_;
+  std::vector<uint32_t> banned_words_;  // [(V + 31) / 32]
+  const uint32_t* banned_ = nullptr;    // the same, placed
+  std::vector<int32_t> stop_words_;
+  const int32_t* stop_ids_ = nullptr;
+  // Device backends only, else null: where start_history() sends tokens [context], where draws are made [R].
+  int32_t* history_tokens_ = nullptr;
+  sample::Sampled* sampled_ = nullptr;
+  Buffer mirrors_[2];  // for observers
 };
 
 }  // namespace godwit::model

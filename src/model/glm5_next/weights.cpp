@@ -28,7 +28,10 @@ class Binder {
 
   Slice slice_of(const std::string& name) const { return plan_.slice(specs_.at(name), rank_); }
 
-  Weight weight(const std::string& name) {
+  Weight weight(const std::string& name) { return out_.arena.place(host_weight(name)); }
+
+  // This rank's share where the checkpoint is mapped.
+  Weight host_weight(const std::string& name) {
     auto whole = weight_view(checkpoint_, name, out_.copies);
     if (!whole.ok()) return fail(whole.error()), Weight{};
     Weight w = slice_weight(*whole, slice_of(name));
@@ -42,7 +45,8 @@ class Binder {
 
   const float* keep(Buffer buffer) {
     out_.copies.push_back(std::move(buffer));
-    return out_.copies.back().as<float>();
+    const Buffer& kept = out_.copies.back();
+    return out_.arena.place_array(kept.as<float>(), static_cast<int64_t>(kept.bytes() / sizeof(float)));
   }
 
   // [rows of this rank, columns] f32 of one tensor.
@@ -120,7 +124,7 @@ class Binder {
       table.push_back({f.gate, f.up, f.down});
     }
     out_.expert_tables.push_back(std::move(table));
-    w.experts = out_.expert_tables.back().data();
+    w.experts = out_.arena.place_array(out_.expert_tables.back().data(), w.expert_count);
     if (config_.text.n_shared_experts > 0) w.shared = ffn(p + "shared_experts.");
     return w;
   }
@@ -158,7 +162,7 @@ class Binder {
   // kv_b holds, per head, nope rows of W_K then v rows of W_V (trap T28). The absorbed form multiplies by W_K
   // transposed.
   void absorb(const std::string& name, DsaWeights& w) {
-    const Weight kv_b = weight(name);
+    const Weight kv_b = host_weight(name);
     if (failed_) return;
     const int64_t nope = config_.text.qk_head_dim;
     const int64_t value = config_.text.v_head_dim;
@@ -181,8 +185,8 @@ class Binder {
                     static_cast<size_t>(latent * size));
       }
     }
-    w.absorb_k = make_view(k.data(), dtype, heads * latent, nope);
-    w.absorb_v = make_view(v.data(), dtype, heads * value, latent);
+    w.absorb_k = out_.arena.place(make_view(k.data(), dtype, heads * latent, nope));
+    w.absorb_v = out_.arena.place(make_view(v.data(), dtype, heads * value, latent));
     out_.copies.push_back(std::move(k));
     out_.copies.push_back(std::move(v));
   }
@@ -200,8 +204,9 @@ class Binder {
 }  // namespace
 
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
-                                                   const ShardPlan& plan, int64_t rank) {
-  auto out = std::make_unique<ModelWeights>();
+                                                   const ShardPlan& plan, int64_t rank,
+                                                   kernels::Memory& memory) {
+  auto out = std::make_unique<ModelWeights>(memory);
   Binder bind(checkpoint, config, plan, rank, *out);
   const std::string root = "model.language_model.";
   out->embed = bind.weight(root + "embed_tokens.weight");
@@ -230,6 +235,10 @@ Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint,
     if (const Error* error = bind.error()) return *error;
   }
   if (const Error* error = bind.error()) return *error;
+  if (!out->arena.in_place()) {  // the copies on the host have been placed
+    out->copies.clear();
+    out->expert_tables.clear();
+  }
   return out;
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "config/model_config.h"
-#include "kernels/ops.h"
+#include "model/glm5_next/arena.h"
 #include "weights/checkpoint.h"
 #include "weights/shard_plan.h"
 
@@ -71,15 +71,18 @@ struct ModelWeights {
   const float* final_norm = nullptr;  // [D]
   std::vector<LayerWeights> layers;
 
+  explicit ModelWeights(kernels::Memory& memory) : arena(memory) {}
   // What the pointers above point into, besides the mapped checkpoint.
+  Arena arena;
   std::vector<Buffer> copies;
   std::vector<std::vector<kernels::ExpertWeights>> expert_tables;
   int64_t bytes = 0;  // of the checkpoint, this rank's share
 };
 
-// Binds every tensor of the main model. The checkpoint must have passed check_checkpoint, and must outlive
-// the weights.
+// Binds every tensor of the main model and places it in `memory`. The checkpoint must have passed
+// check_checkpoint, and must outlive the weights.
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
-                                                   const ShardPlan& plan, int64_t rank);
+                                                   const ShardPlan& plan, int64_t rank,
+                                                   kernels::Memory& memory);
 
 }  // namespace godwit::model

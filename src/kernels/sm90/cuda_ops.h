@@ -1,0 +1,79 @@
+// The CUDA backend. Every op has one plain form for any shape; f32 activations, weights f32 | bf16 | f8_e4m3
+// blocks, latents and pooled keys f32 | bf16. See README.md.
+#pragma once
+
+#include <memory>
+
+#include "kernels/ops.h"
+#include "kernels/sm90/launches.h"
+#include "kernels/sm90/memory.h"
+
+namespace godwit::sm90 {
+
+using kernels::Dims;
+using kernels::StepLimits;
+
+class CudaOps final : public kernels::Ops {
+ public:
+  explicit CudaOps(int device) : device_(device), memory_(device_) {}
+  ~CudaOps() override;
+
+  std::string_view name() const override { return "cuda"; }
+  kernels::Memory& memory() override { return memory_; }
+  std::vector<kernels::ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const override;
+  Result<void> prepare(const Dims& dims, const StepLimits& limits) override;
+
+  void embed(const StepView& step, const kernels::Embed& a) override;
+  void rms_norm(const kernels::RmsNorm& a) override;
+  void layer_norm(const kernels::LayerNorm& a) override;
+  void linear(const kernels::Linear& a) override;
+  void head_linear(const kernels::HeadLinear& a) override;
+  void swiglu(const kernels::SwiGlu& a) override;
+  void add(const kernels::Add& a) override;
+  void gather_rows(const kernels::GatherRows& a) override;
+
+  void mhc_broadcast(const kernels::MhcBroadcast& a) override;
+  void mhc_collapse(const kernels::MhcCollapse& a) override;
+  void mhc_expand(const kernels::MhcExpand& a) override;
+  void mhc_mean(const kernels::MhcMean& a) override;
+
+  void kda_replay(const StepView& step, const kernels::KdaReplay& a) override;
+  void kda_conv(const StepView& step, const kernels::KdaConv& a) override;
+  void kda_chunk(const StepView& step, const kernels::KdaChunk& a) override;
+  void kda_step(const StepView& step, const kernels::KdaStep& a) override;
+  void gated_norm(const kernels::GatedNorm& a) override;
+
+  void latent_write(const StepView& step, const kernels::LatentWrite& a) override;
+  void index_write(const StepView& step, const kernels::IndexWrite& a) override;
+  void index_select(const StepView& step, const kernels::IndexSelect& a) override;
+  void mla_attend(const StepView& step, const kernels::MlaAttend& a) override;
+
+  void route(const kernels::Route& a) override;
+  void experts(const kernels::Experts& a) override;
+
+  void lm_head(const kernels::Linear& a) override { linear(a); }
+  void history_start(const kernels::HistoryStart& a) override;
+  void sample(const kernels::Sample& a) override;
+
+ private:
+  // Scratch: the codes of the activations in front of FP8 weights, and what experts keep between their
+  // products.
+  struct Area {
+    std::byte* base = nullptr;
+    int64_t bytes = 0;
+  };
+  Quantized codes_in(const Area& area, int64_t rows, int64_t columns) const;
+  void release_scratch();
+
+  Device device_;
+  DeviceMemory memory_;
+  Dims dims_;
+  Area codes_, inner_, inner_codes_;
+};
+
+// How many devices there are; 0 without a driver.
+int device_count();
+// The process ends when a CUDA call fails after this (design §6).
+Result<std::unique_ptr<kernels::Ops>> make_cuda_ops(int device);
+
+}  // namespace godwit::sm90

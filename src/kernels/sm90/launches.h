@@ -1,0 +1,80 @@
+// The launch functions: each picks an instance and puts its kernels on the stream. Arguments are those of
+// kernels/ops/*.h; all pointers are device memory; activations are f32. Bounds named here are checked by
+// CudaOps::prepare.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/ops/dense.h"
+#include "kernels/ops/dsa.h"
+#include "kernels/ops/head.h"
+#include "kernels/ops/kda.h"
+#include "kernels/ops/mhc.h"
+#include "kernels/ops/moe.h"
+
+namespace godwit::sm90 {
+
+using kernels::StepView;
+
+// Activations as e4m3 codes: what an FP8 product reads (kernels spec §2.3).
+struct Quantized {
+  uint8_t* codes = nullptr;  // [rows, padded]
+  float* scales = nullptr;   // [rows, padded / 128]
+  int64_t padded = 0;        // columns rounded up to whole groups of 128; the rest is zero codes
+};
+constexpr int64_t padded_columns(int64_t columns) {
+  return (columns + kFp8Block - 1) / kFp8Block * kFp8Block;
+}
+
+// x [rows, columns] f32 -> codes and scales. `only_if_fp8`: a weight in device memory; nothing is done when
+// it is not f8_e4m3 (the types of experts are known to the device only).
+void quantize(cudaStream_t stream, const View& x, const Quantized& to, const Weight* only_if_fp8);
+
+// linear (heads = 1) and head_linear. `x_codes` holds x when the weights are f8_e4m3.
+void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
+            const View& out);
+
+void embed(cudaStream_t stream, const StepView& step, const kernels::Embed& a);
+void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a);
+void layer_norm(cudaStream_t stream, const kernels::LayerNorm& a);
+void gated_norm(cudaStream_t stream, const kernels::GatedNorm& a);
+void swiglu(cudaStream_t stream, const kernels::SwiGlu& a);
+void add(cudaStream_t stream, const kernels::Add& a);
+void gather_rows(cudaStream_t stream, const kernels::GatherRows& a);
+
+constexpr int64_t kMaxStreams = 8;  // mHC streams a thread keeps in registers
+void mhc_broadcast(cudaStream_t stream, const kernels::MhcBroadcast& a);
+void mhc_collapse(cudaStream_t stream, const kernels::MhcCollapse& a);
+void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
+void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
+
+constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory
+void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
+void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a);
+// The recurrence over sequences [first, first + count) of the step.
+void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep& a, int32_t first,
+               int32_t count);
+
+void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
+void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);
+constexpr int64_t kMaxSelectedPools = 2048;   // topk / P: candidates are sorted in shared memory
+constexpr int64_t kMaxIndexQuery = 16384;     // (Hi rounded up to 8) * di: a row's queries, there too
+constexpr int64_t kMaxSelectedTokens = 8192;  // topk: a row's attention scores, there too
+void index_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a);
+void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
+
+constexpr int64_t kMaxExperts = 4096;
+// The choice, from logits that are already in a.logits.
+void route(cudaStream_t stream, const kernels::Route& a);
+struct ExpertScratch {
+  float* inner = nullptr;    // [T k, inner_stride]
+  int64_t inner_stride = 0;  // floats
+  int64_t inner_width = 0;   // at least I of every expert
+  Quantized x, inner_codes;
+};
+void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch& scratch);
+
+void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
+void sample(cudaStream_t stream, const kernels::Sample& a);
+
+}  // namespace godwit::sm90

@@ -1,0 +1,42 @@
+// Device memory behind kernels::Memory. Everything is ordered on the stream of the ops, so a step needs no
+// more than one wait: the download of its result.
+#pragma once
+
+#include "kernels/ops.h"
+#include "kernels/sm90/check.h"
+
+namespace godwit::sm90 {
+
+// The device and its one stream. A thread that calls in is bound to the device first.
+class Device {
+ public:
+  explicit Device(int device);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  cudaStream_t stream() const;
+
+ private:
+  int device_;
+  cudaStream_t stream_ = nullptr;
+};
+
+class DeviceMemory final : public kernels::Memory {
+ public:
+  explicit DeviceMemory(const Device& device) : device_(device) {}
+
+  void* allocate(int64_t bytes) override;
+  void release(void* p) override;
+  // The source may be reused when it returns: it is pageable memory, which the driver copies aside first.
+  void upload(void* to, const void* from_host, int64_t bytes) override;
+  void download(void* to_host, const void* from, int64_t bytes) override;  // waits for the stream
+  void copy(void* to, const void* from, int64_t bytes) override;
+  void zero(void* p, int64_t bytes) override;
+  bool host_addressable() const override { return false; }
+
+ private:
+  const Device& device_;
+};
+
+}  // namespace godwit::sm90

@@ -1,0 +1,83 @@
+// RMSNorm, LayerNorm (one block a row) and the gated norm of KDA (one warp a head).
+#include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/launches.h"
+
+namespace godwit::sm90 {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / 32;
+
+// x and out may be the same rows: a thread writes only what it alone reads.
+__global__ void __launch_bounds__(kThreads)
+    rms_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, float eps, Rows<float> out) {
+  const float* in = x(blockIdx.x);
+  float squares = 0;
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) squares = fmaf(in[c], in[c], squares);
+  squares = block_sum<kThreads>(squares);
+  const float scale = 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);
+  float* to = out(blockIdx.x);
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) to[c] = in[c] * scale * weight[c];
+}
+
+__global__ void __launch_bounds__(kThreads)
+    layer_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, const float* bias, float eps,
+                      Rows<float> out) {
+  const float* in = x(blockIdx.x);
+  float sum = 0;
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) sum += in[c];
+  const float mean = block_sum<kThreads>(sum) / static_cast<float>(columns);
+  float squares = 0;
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) {
+    squares = fmaf(in[c] - mean, in[c] - mean, squares);
+  }
+  squares = block_sum<kThreads>(squares);
+  const float scale = 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);
+  float* to = out(blockIdx.x);
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) {
+    to[c] = fmaf((in[c] - mean) * scale, weight[c], bias[c]);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    gated_norm_kernel(Rows<const float> o, Rows<const float> gate, const float* weight, int64_t heads,
+                      int64_t dim, float eps, int64_t tasks, Rows<float> out) {
+  const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+  if (task >= tasks) return;
+  const int64_t t = task / heads, first = task % heads * dim;
+  const float* in = o(t) + first;
+  float squares = 0;
+  for (int64_t c = threadIdx.x % 32; c < dim; c += 32) squares = fmaf(in[c], in[c], squares);
+  const float scale = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + eps);
+  for (int64_t c = threadIdx.x % 32; c < dim; c += 32) {
+    out(t)[first + c] = in[c] * scale * weight[c] * sigmoid(gate(t)[first + c]);
+  }
+}
+
+}  // namespace
+
+void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a) {
+  if (a.x.rows == 0) return;
+  rms_norm_kernel<<<blocks_for(a.x.rows, 1), kThreads, 0, stream>>>(rows_of<const float>(a.x), a.x.cols,
+                                                                    a.weight, a.eps, rows_of<float>(a.out));
+  check_launch("rms_norm");
+}
+
+void layer_norm(cudaStream_t stream, const kernels::LayerNorm& a) {
+  if (a.x.rows == 0) return;
+  layer_norm_kernel<<<blocks_for(a.x.rows, 1), kThreads, 0, stream>>>(
+      rows_of<const float>(a.x), a.x.cols, a.weight, a.bias, a.eps, rows_of<float>(a.out));
+  check_launch("layer_norm");
+}
+
+void gated_norm(cudaStream_t stream, const kernels::GatedNorm& a) {
+  const int64_t heads = a.o.cols / a.head_dim;
+  const int64_t tasks = a.o.rows * heads;
+  if (tasks == 0) return;
+  gated_norm_kernel<<<blocks_for(tasks, kWarps), kThreads, 0, stream>>>(
+      rows_of<const float>(a.o), rows_of<const float>(a.gate), a.weight, heads, a.head_dim, a.eps, tasks,
+      rows_of<float>(a.out));
+  check_launch("gated_norm");
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,71 @@
+#include "model/glm5_next/arena.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace godwit::model {
+namespace {
+
+constexpr int64_t kAlign = 256;
+constexpr int64_t kSlab = int64_t{32} << 20;  // a device allocation costs far more than a small tensor
+
+}  // namespace
+
+Arena::~Arena() {
+  for (void* p : owned_) memory_.release(p);
+}
+
+std::byte* Arena::take(int64_t bytes) {
+  bytes = (std::max<int64_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
+  if (in_place() || bytes > kSlab / 2) {
+    owned_.push_back(memory_.allocate(bytes));
+    return static_cast<std::byte*>(owned_.back());
+  }
+  if (bytes > slab_bytes_) {
+    owned_.push_back(memory_.allocate(kSlab));
+    slab_ = static_cast<std::byte*>(owned_.back());
+    slab_bytes_ = kSlab;
+  }
+  std::byte* p = slab_;
+  slab_ += bytes;
+  slab_bytes_ -= bytes;
+  return p;
+}
+
+const void* Arena::place(const void* host, int64_t bytes) {
+  if (in_place() || host == nullptr) return host;
+  std::byte* p = take(bytes);
+  memory_.upload(p, host, bytes);
+  return p;
+}
+
+View Arena::place(const View& host) {
+  if (in_place() || host.data == nullptr) return host;
+  const int64_t row_bytes = host.cols * size_of(host.dtype);
+  View placed = make_view(take(host.rows * row_bytes), host.dtype, host.rows, host.cols);
+  if (host.stride == host.cols) {
+    memory_.upload(placed.data, host.data, host.rows * row_bytes);
+    return placed;
+  }
+  Buffer packed(static_cast<size_t>(host.rows * row_bytes));
+  for (int64_t r = 0; r < host.rows; ++r) {
+    std::memcpy(packed.as<std::byte>() + r * row_bytes, host.row_range(r, 1).data,
+                static_cast<size_t>(row_bytes));
+  }
+  memory_.upload(placed.data, packed.data(), host.rows * row_bytes);
+  return placed;
+}
+
+Weight Arena::place(const Weight& host) {
+  if (in_place()) return host;
+  Weight w{place(host.data)};
+  if (host.scales == nullptr) return w;
+  const int64_t blocks = (host.in() + kFp8Block - 1) / kFp8Block;
+  const int64_t block_rows = (host.out() + kFp8Block - 1) / kFp8Block;
+  const View scales{const_cast<float*>(host.scales), DType::f32, block_rows, blocks, host.scale_stride};
+  w.scales = place(scales).row<const float>(0);
+  w.scale_stride = blocks;
+  return w;
+}
+
+}  // namespace godwit::model

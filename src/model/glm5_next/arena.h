@@ -1,0 +1,46 @@
+// Arena: allocations in a backend's memory that live as long as their owner, and host data placed there. On a
+// backend that can address the host, what is placed stays where it is.
+#pragma once
+
+#include <type_traits>
+#include <vector>
+
+#include "kernels/ops.h"
+
+namespace godwit::model {
+
+class Arena {
+ public:
+  explicit Arena(kernels::Memory& memory) : memory_(memory) {}
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  kernels::Memory& memory() const { return memory_; }
+  bool in_place() const { return memory_.host_addressable(); }
+
+  // 256-byte aligned on a device; contents undefined.
+  std::byte* take(int64_t bytes);
+  template <class T>
+  T* take_array(int64_t count) {
+    return static_cast<T*>(static_cast<void*>(take(count * static_cast<int64_t>(sizeof(T)))));
+  }
+  // `bytes` at `host`, or a copy in the backend's memory.
+  const void* place(const void* host, int64_t bytes);
+  template <class T>
+  const T* place_array(const T* host, int64_t count) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    return static_cast<const T*>(place(host, count * static_cast<int64_t>(sizeof(T))));
+  }
+  // The same values; rows are packed when they are copied. Scales go along.
+  View place(const View& host);
+  Weight place(const Weight& host);
+
+ private:
+  kernels::Memory& memory_;
+  std::vector<void*> owned_;
+  std::byte* slab_ = nullptr;  // the rest of the newest one
+  int64_t slab_bytes_ = 0;
+};
+
+}  // namespace godwit::model

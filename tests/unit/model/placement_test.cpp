@@ -1,0 +1,138 @@
+// Weights and step arrays on a backend that cannot address the host: everything is copied, strides are
+// packed, and a step costs one upload.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "model/glm5_next/step_arrays.h"
+
+namespace godwit::model {
+namespace {
+
+// Host memory that pretends to be a device's.
+class FarMemory final : public kernels::Memory {
+ public:
+  explicit FarMemory(bool addressable = false) : addressable_(addressable) {}
+  void* allocate(int64_t bytes) override {
+    Buffer b(static_cast<size_t>(bytes));
+    std::memset(b.data(), 0xff, b.bytes());
+    void* p = b.data();
+    buffers_.emplace(p, std::move(b));
+    return p;
+  }
+  void release(void* p) override { EXPECT_EQ(buffers_.erase(p), 1u); }
+  void upload(void* to, const void* from, int64_t bytes) override {
+    ++uploads;
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void download(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
+  void copy(void* to, const void* from, int64_t bytes) override {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  }
+  void zero(void* p, int64_t bytes) override { std::memset(p, 0, static_cast<size_t>(bytes)); }
+  bool host_addressable() const override { return addressable_; }
+
+  size_t allocations() const { return buffers_.size(); }
+  int uploads = 0;
+
+ private:
+  bool addressable_;
+  std::map<void*, Buffer> buffers_;
+};
+
+TEST(Arena, PacksTheRowsOfASliceAndItsScales) {
+  FarMemory memory;
+  Arena arena(memory);
+  std::vector<f8_e4m3> codes(256 * 300);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i].bits = static_cast<uint8_t>(i % 251);
+  const std::vector<float> scales = {1, 2, 3, 4, 5, 6};  // [2, 3]
+  // Columns 128 … 255 of [256, 300].
+  Weight slice{make_view(codes.data(), DType::f8_e4m3, 256, 300).col_range(128, 128)};
+  slice.scales = scales.data() + 1;
+  slice.scale_stride = 3;
+  const Weight placed = arena.place(slice);
+  ASSERT_NE(placed.data.data, slice.data.data);
+  EXPECT_EQ(placed.data.stride, 128);
+  for (const int64_t r : {0, 1, 255}) {
+    EXPECT_EQ(std::memcmp(placed.data.row<f8_e4m3>(r), codes.data() + r * 300 + 128, 128), 0) << r;
+  }
+  EXPECT_EQ(placed.scale_stride, 1);
+  EXPECT_EQ(placed.scales[0], 2);
+  EXPECT_EQ(placed.scales[1], 5);
+}
+
+TEST(Arena, LeavesHostDataInPlaceWhereTheBackendReadsIt) {
+  FarMemory memory(true);
+  Arena arena(memory);
+  std::vector<float> data(12);
+  const Weight w{make_view(data.data(), DType::f32, 3, 4)};
+  EXPECT_EQ(arena.place(w).data.data, data.data());
+  EXPECT_EQ(arena.place_array(data.data(), 12), data.data());
+  EXPECT_EQ(memory.uploads, 0);
+}
+
+TEST(Arena, SharesAllocationsAndGivesThemBack) {
+  FarMemory memory;
+  {
+    Arena arena(memory);
+    std::byte* a = arena.take(100);
+    std::byte* b = arena.take(1);
+    EXPECT_EQ(b - a, 256);
+    arena.take(int64_t{17} << 20);  // too large to share
+    EXPECT_EQ(memory.allocations(), 2u);
+  }
+  EXPECT_EQ(memory.allocations(), 0u);
+}
+
+schedule::StepPlan plan_of_two() {
+  schedule::StepPlan plan;
+  plan.decode_sequences = 1;
+  plan.sequences.resize(2);
+  plan.sequences[0].rows = {.first = 70, .row = 0, .rows = 1, .slot = 3, .page_offset = 0};
+  plan.sequences[0].sampled_rows = 1;
+  plan.sequences[1].rows = {
+      .first = 0, .row = 1, .rows = 4, .slot = 1, .page_offset = 2, .kind = kernels::RowKind::prefill};
+  plan.sequences[1].sampled_rows = 2;
+  plan.ids = {kernels::kFromSlot, 5, 6, 7, 8};
+  plan.pages = {9, 4, 2};
+  plan.samples.resize(3);
+  plan.samples[2].seed = 77;
+  plan.bias_ids = {11, 12};
+  plan.bias_values = {0.5f, -0.5f};
+  return plan;
+}
+
+TEST(StepArrays, OneUploadCarriesTheWholeStep) {
+  kernels::StepLimits limits;
+  limits.rows = 5;
+  limits.sequences = 2;
+  limits.context = 128;
+  limits.sampled_rows = 3;
+  const schedule::StepPlan plan = plan_of_two();
+  for (const bool addressable : {false, true}) {
+    FarMemory memory(addressable);
+    Arena arena(memory);
+    StepArrays arrays(arena, limits);
+    arrays.set(plan);
+    EXPECT_EQ(memory.uploads, addressable ? 0 : 1);
+    EXPECT_EQ(arrays.view.rows, 5);
+    EXPECT_EQ(arrays.view.decode_rows, 1);
+    EXPECT_EQ(arrays.view.sequences, 2);
+    EXPECT_EQ(arrays.view.sequence[1].slot, 1);
+    EXPECT_EQ(std::vector<int32_t>(arrays.view.row_sequence, arrays.view.row_sequence + 5),
+              (std::vector<int32_t>{0, 1, 1, 1, 1}));
+    EXPECT_EQ(std::vector<int32_t>(arrays.view.ids, arrays.view.ids + 5), plan.ids);
+    EXPECT_EQ(std::vector<int32_t>(arrays.view.pages, arrays.view.pages + 3), plan.pages);
+    EXPECT_EQ(arrays.sampled, 3);
+    EXPECT_EQ(std::vector<int32_t>(arrays.sampled_rows, arrays.sampled_rows + 3),
+              (std::vector<int32_t>{0, 3, 4}));
+    EXPECT_EQ(arrays.samples[2].seed, 77u);
+    EXPECT_EQ(arrays.bias_ids[1], 12);
+    EXPECT_EQ(arrays.bias_values[1], -0.5f);
+    EXPECT_EQ(arrays.view.ids == plan.ids.data(), addressable);
+  }
+}
+
+}  // namespace
+}  // namespace godwit::model
