@@ -12,8 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace godwit::cpu {
 namespace HWY_NAMESPACE {
 
-// A reader of weight rows: row(n) gives a cursor, scale(cursor, k) what holds for the block of kBlock columns
-// from k on, full and part the weights k, k + 1, … in f32.
+// A reader of weight rows: row(n) gives a cursor, address(cursor) its first weight of kBytes in memory,
+// scale(cursor, k) what holds for the block of kBlock columns from k on, full and part the weights k, k + 1,
+// … in f32.
 constexpr int64_t kOneBlock = int64_t{1} << 40;
 struct NoScale {};
 
@@ -22,8 +23,10 @@ struct F32Rows {
   int64_t in, stride;
 
   using Cursor = const float*;
+  static constexpr int64_t kBytes = 4;
   static constexpr int64_t kBlock = kOneBlock;
   static NoScale scale(Cursor, int64_t) { return {}; }
+  static const void* address(Cursor c) { return c; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return data + n * stride; }
   HWY_INLINE VF full(Cursor c, int64_t k, NoScale) const { return hn::LoadU(F32(), c + k); }
@@ -51,8 +54,10 @@ struct Bf16Rows {
   int64_t in, stride;
 
   using Cursor = const bf16*;
+  static constexpr int64_t kBytes = 2;
   static constexpr int64_t kBlock = kOneBlock;
   static NoScale scale(Cursor, int64_t) { return {}; }
+  static const void* address(Cursor c) { return c; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return data + n * stride; }
   HWY_INLINE VF full(Cursor c, int64_t k, NoScale) const {
@@ -74,7 +79,9 @@ struct F8Rows {
     const uint8_t* code;
     const float* scale;
   };
+  static constexpr int64_t kBytes = 1;
   static constexpr int64_t kBlock = kFp8Block;
+  static const void* address(Cursor c) { return c.code; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return {data + n * stride, scales + n / kFp8Block * scale_stride}; }
   static HWY_INLINE VF scale(Cursor c, int64_t k) { return hn::Set(F32(), c.scale[k / kFp8Block] * 256.0f); }
@@ -100,6 +107,16 @@ struct F8Rows {
   void widen_row(int64_t n, float* out, int64_t padded) const { widen_with(*this, n, out, padded); }
 };
 
+// Starts the loads of the kColumns rows after the ones a tile reads, its share at column k. A single row of x
+// uses each weight once, so it waits for memory; several rows do not.
+template <int kColumns, class Reader>
+HWY_INLINE void fetch_next_rows(const Reader& weights, typename Reader::Cursor row, int64_t k,
+                                int64_t lanes) {
+  const char* next = static_cast<const char*>(Reader::address(row)) +
+                     (weights.stride * kColumns + k * kColumns) * Reader::kBytes;
+  for (int64_t b = 0; b < lanes * kColumns * Reader::kBytes; b += 64) __builtin_prefetch(next + b);
+}
+
 // kRows rows of x times kColumns rows of weights from n on; `valid` of them exist (the others repeat the
 // last).
 template <int kRows, int kColumns, class Reader>
@@ -122,6 +139,7 @@ HWY_INLINE void tile(const Reader& weights, const float* HWY_RESTRICT x, int64_t
 #pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) scale[c] = Reader::scale(w[c], k);
     for (; k + lanes <= block_end; k += lanes) {
+      if constexpr (kRows == 1) fetch_next_rows<kColumns>(weights, w[0], k, lanes);
       VF column[kColumns];
 #pragma GCC unroll 8
       for (int c = 0; c < kColumns; ++c) column[c] = weights.full(w[c], k, scale[c]);
