@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "build_id.h"
 #include "commands.h"
+#include "config/model_config.h"
 #include "config/serve_config.h"
 #include "engine/engine.h"
 #include "server/server.h"
@@ -57,7 +58,8 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   if (!config.chat_template.empty()) override_file = config.chat_template;
   GODWIT_ASSIGN(chat::ChatTemplate chat_template, chat::ChatTemplate::load(config.model, override_file));
   model->chat_template = std::make_shared<const chat::ChatTemplate>(std::move(chat_template));
-  GODWIT_ASSIGN(model->defaults, server::read_generation_defaults(config.model));
+  GODWIT_ASSIGN(const ModelConfig model_config, read_model_config(config.model));
+  model->defaults = model_config.generation;
   model->names = config.served_names;
   if (model->names.empty()) {
     const auto directory = std::filesystem::weakly_canonical(config.model);
@@ -105,7 +107,7 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
   log_info(
       "sampling  temperature {}, top_p {} unless a request says otherwise; at most {} tokens unless asked "
       "for",
-      model.defaults.temperature, model.defaults.top_p, model.default_max_tokens);
+      model.defaults.temperature.value_or(1), model.defaults.top_p.value_or(1), model.default_max_tokens);
   fmt::print("{}", welcome_text(config, port));
   std::fflush(stdout);
 }

@@ -83,16 +83,17 @@ void read_stream(Fields& fields, CommonFields& out) {
 CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   CommonFields out;
   if (const std::string* model = fields.string("model")) out.model = *model;
-  const auto real = [&](std::string_view key, Range range, float fallback) {
+  const GenerationDefaults& d = limits.defaults;
+  const auto real = [&](std::string_view key, Range range, double fallback) {
     return static_cast<float>(fields.number(key, range).value_or(fallback));
   };
   engine::SamplingParams& s = out.sampling;
-  s.temperature = real("temperature", {0, 2}, limits.defaults.temperature);
-  s.top_p = real("top_p", {0, 1, true}, limits.defaults.top_p);
-  s.min_p = real("min_p", {0, 1}, 0);
+  s.temperature = real("temperature", {0, 2}, d.temperature.value_or(1));
+  s.top_p = real("top_p", {0, 1, true}, d.top_p.value_or(1));
+  s.min_p = real("min_p", {0, 1}, d.min_p.value_or(0));
   s.top_k = static_cast<int32_t>(std::max<int64_t>(
-      0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(limits.defaults.top_k)));
-  s.repetition_penalty = real("repetition_penalty", {0, 100, true}, limits.defaults.repetition_penalty);
+      0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(d.top_k.value_or(0))));
+  s.repetition_penalty = real("repetition_penalty", {0, 100, true}, d.repetition_penalty.value_or(1));
   s.presence_penalty = real("presence_penalty", {-2, 2}, 0);
   s.frequency_penalty = real("frequency_penalty", {-2, 2}, 0);
   const auto seed =

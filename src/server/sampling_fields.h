@@ -7,18 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "config/model_config.h"
 #include "engine/request.h"
 #include "server/fields.h"
 
 namespace godwit::server {
-
-// What the model's generation_config.json says; used where the client says nothing (api spec §1.5).
-struct GenerationDefaults {
-  float temperature = 1;
-  float top_p = 1;
-  int32_t top_k = 0;
-  float repetition_penalty = 1;
-};
 
 struct CommonFields {
   std::string model;                // as sent; empty when missing
@@ -36,7 +29,7 @@ struct CommonFields {
 };
 
 struct CommonLimits {
-  GenerationDefaults defaults;
+  GenerationDefaults defaults;  // where the client says nothing (api spec §1.5)
   int64_t context = 0;
   int32_t vocabulary = 0;  // ids below it exist
   uint64_t drawn_seed = 0;

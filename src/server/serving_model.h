@@ -3,16 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/result.h"
 #include "chat/template.h"
+#include "config/model_config.h"
 #include "engine/service.h"
-#include "server/sampling_fields.h"
 #include "tokenizer/control_ids.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,9 +30,5 @@ struct ServingModel {
 
   bool serves(std::string_view name) const;
 };
-
-// temperature, top_p, top_k, repetition_penalty of generation_config.json; the defaults when there is no such
-// file. Errors: data_refused for a file that is not JSON or has values out of range.
-Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& model_dir);
 
 }  // namespace godwit::server

@@ -167,7 +167,7 @@ Harness::Harness(std::function<Script(const engine::Request&)> script, HttpLimit
   model->tokenizer = tokenizer;
   model->control_ids = tokenizer::find_control_ids(*tokenizer);
   model->chat_template = std::make_shared<const chat::ChatTemplate>(*chat::ChatTemplate::load(dir));
-  model->defaults = *read_generation_defaults(dir);
+  model->defaults = read_model_config(dir)->generation;
   model->service = service;
   service->info_.stop_ids = {model->control_ids.end_of_text, model->control_ids.user,
                              model->control_ids.observation};
