@@ -166,7 +166,10 @@ void ChatOutput::append_message(std::string& out) const {
   } else {
     append_json_string(out, message_.content);
   }
-  if (!message_.reasoning.empty()) {
+  // Always there: the openai package gives an attribute only to fields that were sent.
+  if (message_.reasoning.empty()) {
+    out += R"(,"reasoning_content":null,"reasoning":null)";
+  } else {
     out += ",";
     append_member(out, "reasoning_content", message_.reasoning);
     out += ",";

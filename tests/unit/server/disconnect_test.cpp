@@ -40,7 +40,9 @@ TEST_P(Leaving, CancelsTheSequence) {
   Client client(harness.port());
   client.send(request_text("POST", "/v1/chat/completions", stream ? kStream : kWhole));
   ASSERT_TRUE(becomes([&] { return harness.service->status().running == 1; }));
-  if (phase == 1) ASSERT_TRUE(becomes([&] { return harness.service->pushed_ > 3; }));
+  if (phase == 1) {
+    ASSERT_TRUE(becomes([&] { return harness.service->pushed_ > 3; }));
+  }
   EXPECT_EQ(harness.service->cancelled_.load(), 0);
   client.close(reset);
   EXPECT_TRUE(becomes([&] { return harness.service->cancelled_ == 1; }));

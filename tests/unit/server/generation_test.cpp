@@ -123,7 +123,9 @@ TEST_F(Generation, StreamsAddUpToTheBody) {
     EXPECT_EQ(stream.role, "assistant");
     EXPECT_EQ(stream.content, text_or_empty(message, "content"));
     const std::string reasoning = text_or_empty(message, "reasoning_content");
-    if (!reasoning.empty()) EXPECT_EQ(stream.reasoning, reasoning);
+    if (!reasoning.empty()) {
+      EXPECT_EQ(stream.reasoning, reasoning);
+    }
     EXPECT_EQ(stream.finish, choice.find("finish_reason")->as_string());
     EXPECT_EQ(stream.finish_chunks, 1);
     EXPECT_TRUE(stream.done);
@@ -292,6 +294,21 @@ TEST_F(Generation, SingleCallWhenParallelCallsAreForbidden) {
   EXPECT_EQ(choice.find("message")->find("tool_calls")->as_array().size(), 1u);
   EXPECT_TRUE(choice.find("message")->find("content")->is_null());
   EXPECT_EQ(choice.find("finish_reason")->as_string(), "tool_calls");
+}
+
+// Clients read message.reasoning_content without asking whether it is there.
+TEST(Message, HasItsReasoningFieldsAlsoWhenNothingWasThought) {
+  Harness harness([](const engine::Request&) { return Script{}; });
+  const Json json = harness
+                        .post("/v1/chat/completions",
+                              R"({"messages":[{"role":"user","content":"Hi"}],"enable_thinking":false})")
+                        .json();
+  const Json* message = json.find("choices")->as_array()[0].find("message");
+  for (const char* key : {"reasoning_content", "reasoning", "refusal"}) {
+    ASSERT_TRUE(message->find(key)) << key;
+    EXPECT_TRUE(message->find(key)->is_null()) << key;
+  }
+  EXPECT_EQ(message->find("content")->as_string(), "");
 }
 
 }  // namespace

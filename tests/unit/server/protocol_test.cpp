@@ -58,9 +58,9 @@ TEST(Protocol, RequestIdsAreEchoedOrDrawn) {
   Client client(harness.port());
   client.send(request_text("GET", "/livez", "", "X-Request-Id: my-id-7\r\n"));
   EXPECT_EQ(client.receive().header("x-request-id"), "my-id-7");
-  client.send(request_text("GET", "/livez", "", "X-Request-Id: not printable \x01\r\n"));
+  client.send(request_text("GET", "/livez", "", "X-Request-Id: two words\r\n"));
   const Answer drawn = client.receive();
-  if (drawn.status == 200) EXPECT_THAT(drawn.header("x-request-id"), ::testing::StartsWith("req-"));
+  EXPECT_THAT(drawn.header("x-request-id"), ::testing::StartsWith("req-"));
   const Answer plain = harness.get("/livez");
   EXPECT_THAT(plain.header("x-request-id"), ::testing::StartsWith("req-"));
   EXPECT_FALSE(plain.header("openai-processing-ms").empty());
