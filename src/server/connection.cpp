@@ -51,6 +51,7 @@ class Connection final : public ResponseWriter,
     thread_.enter(this);
     error_code ignored;
     socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+    socket_.non_blocking(true, ignored);
     const auto peer = socket_.remote_endpoint(ignored);
     peer_ = ignored ? "?" : peer.address().to_string();
     set_read_deadline(host_->limits.idle_ms);
@@ -86,6 +87,7 @@ class Connection final : public ResponseWriter,
   Error timed_out(int64_t now) const;
   void on_client_eof();
   void client_gone();
+  bool send_now(Outbox::Parts& parts);
   void on_written(const error_code& ec);
   void finish_exchange();
   void close();
@@ -289,14 +291,37 @@ void Connection::flush() {
   if (gone_) return out_.drop_payload();
   if (writing_ || !out_.waiting()) return;
   writing_ = true;
-  const Outbox::Parts parts = out_.take(!http_1_0_);
-  write_deadline_ = now_ns() + host_->limits.write_ms * kMs;
+  Outbox::Parts parts = out_.take(!http_1_0_);
   if (streaming_ && !answered_) {
     comment_deadline_ = now_ns() + host_->limits.keep_alive_comment_ms * kMs;
+    // A chunk mostly fits the socket's buffer: sent here, it costs no turn of the event loop. Only chunks:
+    // the end of an answer may start the next request, which must not run inside this one.
+    if (send_now(parts)) {
+      out_.written();
+      writing_ = false;
+      return;
+    }
   }
+  write_deadline_ = now_ns() + host_->limits.write_ms * kMs;
   arm_timer();
   auto self = shared_from_this();
   asio::async_write(socket_, parts, [self](const error_code& ec, size_t) { self->on_written(ec); });
+}
+
+// True when all of `parts` has been taken by the socket; else they become what is left. Errors show again in
+// the write that follows.
+bool Connection::send_now(Outbox::Parts& parts) {
+  error_code ec;
+  size_t sent = socket_.write_some(parts, ec);
+  if (ec) return false;
+  bool all = true;
+  for (asio::const_buffer& part : parts) {
+    const size_t step = std::min(sent, part.size());
+    part += step;
+    sent -= step;
+    all = all && part.size() == 0;
+  }
+  return all;
 }
 
 void Connection::on_written(const error_code& ec) {

@@ -1,22 +1,17 @@
 #include "server/io_thread.h"
 
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include <boost/asio/buffer.hpp>
+#include <boost/asio/post.hpp>
 #include <exception>
 
 #include "base/log.h"
 
 namespace godwit::server {
 
-IoThread::IoThread() : event_(context_, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 IoThread::~IoThread() {
   stop();
 }
 
 void IoThread::start() {
-  wait();
   thread_ = std::thread([this] { run(); });
 }
 
@@ -40,17 +35,7 @@ void IoThread::post(std::function<void()> work) {
     waiting_.push_back(std::move(work));
     if (waiting_.size() > 1) return;  // whoever came first has rung
   }
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written = write(event_.native_handle(), &one, sizeof one);
-}
-
-void IoThread::wait() {
-  event_.async_read_some(boost::asio::buffer(&rung_, sizeof rung_),
-                         [this](const boost::system::error_code& ec, size_t) {
-                           if (ec) return;
-                           take();
-                           wait();
-                         });
+  boost::asio::post(context_, [this] { take(); });
 }
 
 void IoThread::take() {

@@ -2,7 +2,8 @@
 // tokenizer. An I/O thread does none of it (design §3).
 //
 // Two lanes: a body that takes seconds to tokenise (a million tokens) waits behind its like, never in front
-// of somebody's one-line question.
+// of somebody's one-line question. And it runs at a low priority, so that where cores are few it takes
+// little of the time that streams need, yet is not starved by them.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,7 @@ namespace godwit::server {
 
 class TextWorkers {
  public:
-  static constexpr size_t kLongBytes = 256 * 1024;  // bodies from here on take the slow lane
+  static constexpr size_t kLongBytes = 64 * 1024;  // bodies from here on take the slow lane
 
   // threads >= 1 for short work; the slow lane has one more. `waiting`: jobs each lane may hold.
   TextWorkers(int threads, size_t waiting);
@@ -31,6 +32,7 @@ class TextWorkers {
  private:
   using Lane = BoundedQueue<std::function<void()>>;
   void work(Lane& lane);
+  void work_in_the_background();
 
   Lane short_;
   Lane long_;
