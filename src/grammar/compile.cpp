@@ -143,7 +143,7 @@ Result<uint32_t> SchemaCompiler::compile_arguments(const ArgumentTags& tags) {
     node.required.push_back(property.required ? 1 : 0);
   }
   if (shape.additional != nullptr) {
-    const uint32_t name = graph_.add_dfa(without_literals(plain_text().dfa, 0, names));
+    const uint32_t name = graph_.add_dfa(without_literals(graph_.dfa_of(graph_.common().plain), 0, names));
     node.rest = pair(name, shape.additional, "#/additionalProperties");
   }
   GODWIT_TRY(run());

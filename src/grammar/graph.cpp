@@ -43,34 +43,28 @@ ByteDfa around_gap(std::string_view before, std::string_view after) {
 
 }  // namespace
 
-Text json_string() {
-  Nfa nfa;
-  const uint32_t start = nfa.add_state();
-  const uint32_t accept = nfa.add_state();
-  const uint32_t body = nfa.add_state();
-  nfa.text(start, "\"", body);
-  nfa.character(body, CodePointSet::all(), Spelling::json_any, body);
-  nfa.text(body, "\"", accept);
-  Text text{nfa.determinize(start, accept, {}).value(), 0};
-  text.body = text.dfa.next(0, '"');
-  return text;
+Graph::Graph(const GraphLimits& limits)
+    : Graph([]() -> const Graph& {
+        static const Graph common{Empty{}};  // made once: every grammar begins with it
+        return common;
+      }()) {
+  limits_ = limits;
 }
 
-Text plain_text() {
-  Nfa nfa;
-  const uint32_t body = nfa.add_state();
-  nfa.character(body, CodePointSet::all(), Spelling::plain, body);
-  return {nfa.determinize(body, body, {}).value(), 0};
-}
-
-Graph::Graph(const GraphLimits& limits) : limits_(limits) {
-  Text string = json_string();
-  string_body_ = string.body;
-  Text plain = plain_text();
-  common_.string = add_dfa(std::move(string.dfa));
-  string_dfa_ = at(common_.string).dfa;
-  common_.plain = add_dfa(std::move(plain.dfa));
-  plain_dfa_ = at(common_.plain).dfa;
+Graph::Graph(Empty) {
+  Nfa string;
+  const uint32_t start = string.add_state();
+  const uint32_t accept = string.add_state();
+  const uint32_t body = string.add_state();
+  string.text(start, "\"", body);
+  string.character(body, CodePointSet::all(), Spelling::json_any, body);
+  string.text(body, "\"", accept);
+  common_.string = add_dfa(string.determinize(start, accept, {}).value());
+  common_.string_body = dfa_of(common_.string).next(0, '"');
+  Nfa plain;
+  const uint32_t all = plain.add_state();
+  plain.character(all, CodePointSet::all(), Spelling::plain, all);
+  common_.plain = add_dfa(plain.determinize(all, all, {}).value());
   common_.gap = add_dfa(around_gap("", ""));
   common_.comma = add_dfa(around_gap(",", ""));
   common_.open_object = add_dfa(around_gap("{", ""));
@@ -93,7 +87,7 @@ uint32_t Graph::add(Node node) {
 
 uint32_t Graph::add_dfa(ByteDfa dfa) {
   dfa_states_ += dfa.size();
-  dfas_.push_back(std::move(dfa));
+  dfas_.push_back(std::make_shared<const ByteDfa>(std::move(dfa)));
   Node node{NodeKind::dfa};
   node.dfa = static_cast<uint32_t>(dfas_.size() - 1);
   return add(std::move(node));
@@ -119,8 +113,8 @@ uint32_t Graph::token(int32_t id) {
 
 uint32_t Graph::counted(uint64_t min, uint64_t max, bool quoted) {
   Node node{NodeKind::counted};
-  node.dfa = quoted ? string_dfa_ : plain_dfa_;
-  node.body = quoted ? string_body_ : 0;
+  node.dfa = at(quoted ? common_.string : common_.plain).dfa;
+  node.body = quoted ? common_.string_body : 0;
   node.min = min;
   node.max = max;
   return add(std::move(node));

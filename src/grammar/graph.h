@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,8 @@ class Graph {
     uint32_t gap_close_object;  // node: gap '}'
     uint32_t gap_close_array;
     uint32_t gap;
-    uint32_t string;  // node: any JSON string
+    uint32_t string;       // node: any JSON string
+    uint32_t string_body;  // its automaton's state between two characters
     uint32_t number;
     uint32_t integer;
     uint32_t boolean;
@@ -72,7 +74,8 @@ class Graph {
 
   const Common& common() const { return common_; }
   const Node& at(uint32_t node) const { return nodes_[node]; }
-  const ByteDfa& dfa(uint32_t index) const { return dfas_[index]; }
+  const ByteDfa& dfa(uint32_t index) const { return *dfas_[index]; }
+  const ByteDfa& dfa_of(uint32_t node) const { return dfa(nodes_[node].dfa); }
   uint32_t size() const { return static_cast<uint32_t>(nodes_.size()); }
   const GraphLimits& limits() const { return limits_; }
   bool within_limits() const { return nodes_.size() <= limits_.nodes && dfa_states_ <= limits_.dfa_states; }
@@ -92,24 +95,15 @@ class Graph {
   uint32_t root = kNone;
 
  private:
+  struct Empty {};
+  explicit Graph(Empty);  // with common() only
   uint32_t height_of(const Node& node) const;
 
   GraphLimits limits_;
   std::vector<Node> nodes_;
-  std::vector<ByteDfa> dfas_;
+  std::vector<std::shared_ptr<const ByteDfa>> dfas_;
   size_t dfa_states_ = 0;
   Common common_{};
-  uint32_t string_dfa_ = kNone;
-  uint32_t plain_dfa_ = kNone;
-  uint32_t string_body_ = 0;
 };
-
-// The automata of any JSON string and of any text, and the state between two characters of their content.
-struct Text {
-  ByteDfa dfa;
-  uint32_t body;
-};
-Text json_string();
-Text plain_text();
 
 }  // namespace godwit::grammar

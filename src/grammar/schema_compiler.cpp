@@ -52,7 +52,7 @@ std::vector<std::string> types_of(const Json& flat) {
 }  // namespace
 
 uint32_t any_value(Graph& graph) {
-  const auto& c = graph.common();
+  const Graph::Common c = graph.common();
   const uint32_t value = graph.choice({});
   Node members{NodeKind::members};
   members.rest = graph.sequence({c.string, graph.literal(":"), c.gap, value});
@@ -236,8 +236,7 @@ Result<uint32_t> SchemaCompiler::object(const Json& flat, const Task& task) {
   if (shape.additional != nullptr) {
     uint32_t name = c.string;
     if (!names.empty()) {
-      const Text any_string = json_string();
-      name = graph_.add_dfa(without_literals(any_string.dfa, any_string.body, names));
+      name = graph_.add_dfa(without_literals(graph_.dfa_of(c.string), c.string_body, names));
     }
     const uint32_t value = node_of(shape.additional, task.path + "/additionalProperties", Form::json);
     members.rest = graph_.sequence({name, graph_.literal(":"), c.gap, value});

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "fixtures.h"
+#include "grammar/cache.h"
 
 namespace godwit::grammar::test {
 namespace {
@@ -267,6 +268,27 @@ TEST(GrammarMatcher, OutgrowsItsMemoryUnnoticed) {
   ASSERT_TRUE(matcher.accept(quote));
   ASSERT_TRUE(matcher.accept(tiny_tokenizer()->id_of("]")));
   EXPECT_TRUE(matcher.is_complete());
+}
+
+TEST(GrammarCache, KeepsTheMostRecentlyUsed) {
+  GrammarCache cache(tiny_index(), 2);
+  auto get = [&](std::string_view schema) {
+    GrammarSpec spec;
+    spec.content = Content::json_schema;
+    spec.schema = json(schema);
+    auto grammar = cache.get(spec);
+    return grammar.ok() ? *grammar : nullptr;
+  };
+  const auto a = get(R"({"const": 1})");
+  const auto b = get(R"({"const": 2})");
+  EXPECT_NE(a, b);
+  EXPECT_EQ(get(R"({"const": 1})"), a);
+  EXPECT_NE(get(R"({"const": 3})"), nullptr);  // in place of b
+  EXPECT_EQ(get(R"({"const": 1})"), a);
+  EXPECT_NE(get(R"({"const": 2})"), b);
+  EXPECT_EQ(get(R"({"not": 1})"), nullptr);
+  EXPECT_EQ(cache.counts().hits, 2u);
+  EXPECT_EQ(cache.counts().misses, 5u);
 }
 
 TEST(GrammarMatcher, ThreadsShareAGrammar) {
