@@ -58,6 +58,11 @@ TEST_P(EveryBackend, RouteBreaksTiesToTheLowerId) {
     EXPECT_EQ(got.at(t, 2), 9);
     for (int64_t i = 3; i < 6; ++i) EXPECT_NEAR(got.at(t, i), 2.5 / 3, 1e-6);  // the bias is not in them
   }
+  bias.at(0, 9) = 0;  // 4 first, then the cut goes through the tie of all others
+  const Matrix cut = route_ids_and_weights(s, kShape, Matrix(1, 24), bias);
+  EXPECT_EQ(cut.at(0, 0), 0);
+  EXPECT_EQ(cut.at(0, 1), 1);
+  EXPECT_EQ(cut.at(0, 2), 4);
 }
 
 // Gate and up: exact when FP8, see exact_fp8.h.
