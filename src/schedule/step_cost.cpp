@@ -59,6 +59,7 @@ double CostCurve::reach(double y) const {
 }
 
 void StepCost::observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns) {
+  if (decode_rows + prompt_rows == 0) return;  // a step that only copied
   const double decode = decode_.at(decode_rows), expected = decode + prompt_.at(prompt_rows);
   const bool known = prompt_rows > 0 ? prompt_.known(prompt_rows) : decode_.known(decode_rows);
   const double took =
