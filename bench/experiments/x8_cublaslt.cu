@@ -1,7 +1,7 @@
 // X8: is there one cuBLASLt algorithm per (N, K) that is bit-stable for every number of rows? For each shape
 // the heuristic's algorithms at M = 4,096 are pinned and run at every M that they accept; the first 16 rows
 // must be the same bits. bf16, and e4m3 with 128 x 128 weight scales and 128-group activation scales (scales
-// are 1: only bits and speed are looked at). Link with -lcublasLt.
+// are 1: only bits and speed are looked at). Outputs are f32 for bf16, bf16 for e4m3. Link with -lcublasLt.
 #include <cublasLt.h>
 
 #include <cstring>
@@ -42,7 +42,7 @@ struct Product {
     const cudaDataType type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     check_lt(cublasLtMatrixLayoutCreate(&w, type, k, n, k), "w");
     check_lt(cublasLtMatrixLayoutCreate(&x, type, k, m, k), "x");
-    check_lt(cublasLtMatrixLayoutCreate(&out, CUDA_R_16BF, n, m, n), "out");
+    check_lt(cublasLtMatrixLayoutCreate(&out, fp8 ? CUDA_R_16BF : CUDA_R_32F, n, m, n), "out");
   }
   ~Product() {
     cublasLtMatrixLayoutDestroy(w);
@@ -62,11 +62,11 @@ struct Product {
   }
 };
 
-// Codes and values of moderate size: bit 6 cleared, so every e4m3 and bf16 is finite.
-__global__ void tame_kernel(uint32_t* words, int64_t count) {
+// Values of one magnitude, so that the order of a sum shows: bf16 of +-[0.5, 1), e4m3 of +-[1, 2).
+__global__ void tame_kernel(uint32_t* words, int64_t count, bool fp8) {
   for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count;
        i += gridDim.x * int64_t{blockDim.x}) {
-    words[i] &= 0xbfbfbfbfu;
+    words[i] = fp8 ? (words[i] & 0x87878787u) | 0x38383838u : (words[i] & 0x807f807fu) | 0x3f003f00u;
   }
 }
 
@@ -81,15 +81,17 @@ int main() {
   const int64_t x_bytes = kMostRows * kDeepest * 2, w_bytes = kWidest * kDeepest * 2;
   check(cudaMalloc(&b.x, x_bytes), "x");
   check(cudaMalloc(&b.w, w_bytes), "w");
-  check(cudaMalloc(&b.out, kMostRows * kWidest * 2), "out");
+  check(cudaMalloc(&b.out, kMostRows * kWidest * 4), "out");
   check(cudaMalloc(&b.workspace, kWorkspace), "workspace");
   check(cudaMalloc(&b.ones, 16 << 20), "ones");
   std::vector<float> ones((16 << 20) / 4, 1.0f);
   check(cudaMemcpy(b.ones, ones.data(), 16 << 20, cudaMemcpyHostToDevice), "ones");
-  for (const auto& [p, bytes] : {std::pair{b.x, x_bytes}, std::pair{b.w, w_bytes}}) {
-    fill_kernel<<<1024, 256, 0, stream>>>(static_cast<uint32_t*>(p), bytes / 4);
-    tame_kernel<<<1024, 256, 0, stream>>>(static_cast<uint32_t*>(p), bytes / 4);
-  }
+  const auto refill = [&](bool fp8) {
+    for (const auto& [p, bytes] : {std::pair{b.x, x_bytes}, std::pair{b.w, w_bytes}}) {
+      fill_kernel<<<1024, 256, 0, stream>>>(static_cast<uint32_t*>(p), bytes / 4);
+      tame_kernel<<<1024, 256, 0, stream>>>(static_cast<uint32_t*>(p), bytes / 4, fp8);
+    }
+  };
   struct Shape {
     const char* name;
     bool fp8;
@@ -101,6 +103,7 @@ int main() {
   std::printf("{\"experiment\": \"X8\", \"rows\": [16, 64, 256, 1024, 4096, 16384], \"algorithms\": [\n");
   bool first = true;
   for (const Shape& s : shapes) {
+    refill(s.fp8);
     Product pinned(s.fp8, 4096, s.n, s.k, b.ones);
     cublasLtMatmulPreference_t preference;
     check_lt(cublasLtMatmulPreferenceCreate(&preference), "preference");
@@ -113,7 +116,7 @@ int main() {
                                             preference, 8, found, &count),
              "heuristic");
     for (int i = 0; i < count; ++i) {
-      std::vector<uint16_t> reference;
+      std::vector<uint8_t> reference;
       std::printf(
           "%s  {\"shape\": \"%s\", \"fp8\": %s, \"n\": %ld, \"k\": %ld, \"algorithm\": %d, \"by_rows\": [",
           first ? "" : ",\n", s.name, s.fp8 ? "true" : "false", static_cast<long>(s.n),
@@ -130,8 +133,8 @@ int main() {
         std::printf("%s{\"m\": %ld, \"runs\": %s", m == 4096 ? "" : ", ", static_cast<long>(m),
                     accepted ? "true" : "false");
         if (accepted) {
-          std::vector<uint16_t> got(static_cast<size_t>(16 * s.n));
-          check(cudaMemcpyAsync(got.data(), b.out, got.size() * 2, cudaMemcpyDeviceToHost, stream), "copy");
+          std::vector<uint8_t> got(static_cast<size_t>(16 * s.n * (s.fp8 ? 2 : 4)));
+          check(cudaMemcpyAsync(got.data(), b.out, got.size(), cudaMemcpyDeviceToHost, stream), "copy");
           check(cudaStreamSynchronize(stream), "synchronize");
           if (reference.empty()) reference = got;
           const Spread t = time_graph(stream, 10, [&] {
