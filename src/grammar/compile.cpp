@@ -15,6 +15,7 @@ using Content = GrammarSpec::Content;
 constexpr size_t kMaxChoices = 10'000;
 constexpr size_t kMaxChoiceBytes = 1 << 20;
 constexpr size_t kMaxTools = 512;
+constexpr size_t kMaxToolName = 256;  // bytes, as in the output parser
 
 Result<uint32_t> choice_node(Graph& graph, const std::vector<std::string>& choices) {
   size_t bytes = 0;
@@ -69,9 +70,10 @@ Result<uint32_t> call_node(Graph& graph, const GrammarSpec& spec, const tokenize
   std::set<std::string_view> names;
   for (size_t i = 0; i < spec.tools.size(); ++i) {
     const ToolSpec& tool = spec.tools[i];
-    if (tool.name.empty() || !tokenizer::is_utf8(tool.name))
+    if (tool.name.empty() || tool.name.size() > kMaxToolName || !tokenizer::is_utf8(tool.name))
       return make_error(ErrorCode::invalid_request, fmt::format("tools[{}].name", i),
-                        "a tool's name must be a non-empty UTF-8 string");
+                        "a tool's name must be UTF-8 of 1 to {} bytes, not {}", kMaxToolName,
+                        tool.name.size());
     if (!names.insert(tool.name).second)
       continue;  // of equal names the first counts, as in the output parser
     const bool open = !tool.constrained || tool.parameters.is_null();
@@ -115,6 +117,7 @@ Result<uint32_t> root_node(Graph& graph, const GrammarSpec& spec, const tokenize
 }  // namespace
 
 Result<uint32_t> SchemaCompiler::compile_arguments(const ArgumentTags& tags) {
+  GODWIT_TRY(check_size());
   GODWIT_TRY(check_keywords(root_, "#"));
   GODWIT_ASSIGN(const Json flat, merger_.flatten(root_, "#"));
   for (std::string_view keyword : {"anyOf", "oneOf", "enum"}) {

@@ -10,6 +10,11 @@ constexpr size_t kMaxStates = 200'000;
 constexpr size_t kMaxRows = 16'384;  // 1 KiB each
 constexpr size_t kMaxMasks = 512;    // vocab_size / 8 bytes each
 
+// Of one walk, in about 10 ns; what passes it is tens of milliseconds of one absurd state. Counted by what
+// the grammar says, not by what is remembered already, so that a mask never depends on earlier requests.
+constexpr size_t kMaxWalk = 1'500'000;
+constexpr size_t kStateCost = 100;  // of a state's moves, for each of its items
+
 void allow(std::vector<uint32_t>& mask, int32_t id) {
   mask[static_cast<uint32_t>(id) / 32] |= 1u << (static_cast<uint32_t>(id) % 32);
 }
@@ -100,6 +105,7 @@ void Grammar::walk(States& states, StateId state, std::vector<uint32_t>& mask) c
   levels[0].end = 1 + nodes[0].children;
   levels[0].next = 1;
   levels[0].row = &states.row(state);
+  size_t work = 0;
   for (size_t depth = 0;;) {
     Level& level = levels[depth];
     if (level.next == level.end) {
@@ -115,6 +121,11 @@ void Grammar::walk(States& states, StateId state, std::vector<uint32_t>& mask) c
       continue;
     }
     Level& below = levels[depth + 1];
+    work += 1 + below.rooms.size();
+    if (work > kMaxWalk) {  // longer tokens are left out; the single bytes still lead everywhere
+      ranges.add(node.tokens, node.own_end);
+      continue;
+    }
     if (below.state != to) {
       below.state = to;
       below.row = nullptr;
@@ -125,7 +136,10 @@ void Grammar::walk(States& states, StateId state, std::vector<uint32_t>& mask) c
       continue;
     }
     ranges.add(node.tokens, node.own_end);
-    if (below.row == nullptr) below.row = &states.row(to);
+    if (below.row == nullptr) {
+      below.row = &states.row(to);
+      work += kStateCost * states.items(to).size();
+    }
     below.next = node.first;
     below.end = node.first + node.children;
     ++depth;

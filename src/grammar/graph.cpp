@@ -49,6 +49,7 @@ Graph::Graph(const GraphLimits& limits)
         return common;
       }()) {
   limits_ = limits;
+  dfa_work_ = limits.dfa_work;
 }
 
 Graph::Graph(Empty) {

@@ -43,8 +43,9 @@ struct Node {
 // Limits of one grammar; what passes one is refused with its name.
 struct GraphLimits {
   size_t nodes = 20'000;
-  size_t dfa_states = 200'000;  // of all automata
-  uint32_t depth = 64;          // nested containers in what is generated
+  size_t dfa_states = 200'000;   // of all automata
+  size_t dfa_work = 20'000'000;  // steps of making them from expressions
+  uint32_t depth = 64;           // nested containers in what is generated
 };
 
 class Graph {
@@ -78,6 +79,8 @@ class Graph {
   const ByteDfa& dfa_of(uint32_t node) const { return dfa(nodes_[node].dfa); }
   uint32_t size() const { return static_cast<uint32_t>(nodes_.size()); }
   const GraphLimits& limits() const { return limits_; }
+  // To be spent by what makes automata.
+  size_t* dfa_work() { return &dfa_work_; }
   bool within_limits() const { return nodes_.size() <= limits_.nodes && dfa_states_ <= limits_.dfa_states; }
 
   uint32_t add(Node node);
@@ -103,6 +106,7 @@ class Graph {
   std::vector<Node> nodes_;
   std::vector<std::shared_ptr<const ByteDfa>> dfas_;
   size_t dfa_states_ = 0;
+  size_t dfa_work_ = 0;  // left
   Common common_{};
 };
 

@@ -153,6 +153,7 @@ Result<ByteDfa> Nfa::determinize(uint32_t start, uint32_t accept, const DfaLimit
   if (states_.size() > limits.nfa_states)
     return make_error(ErrorCode::invalid_request, "", "it needs {} automaton states, the limit is {}",
                       states_.size(), limits.nfa_states);
+  const size_t most = limits.budget != nullptr ? std::min(limits.work, *limits.budget) : limits.work;
   std::map<std::vector<uint32_t>, uint32_t> ids;
   std::vector<const std::vector<uint32_t>*> sets;
   std::vector<ByteDfa::State> states;
@@ -169,10 +170,12 @@ Result<ByteDfa> Nfa::determinize(uint32_t start, uint32_t accept, const DfaLimit
   std::vector<ByteEdge> edges;
   std::vector<unsigned> cuts;
   for (size_t i = 0; i < sets.size(); ++i) {
-    if (sets.size() > limits.states || work > limits.work)
+    if (sets.size() > limits.states || work > most) {
+      if (limits.budget != nullptr) *limits.budget -= std::min(work, *limits.budget);
       return make_error(ErrorCode::invalid_request, "",
                         "its deterministic automaton passes the limit of {} states or {} steps",
-                        limits.states, limits.work);
+                        limits.states, most);
+    }
     edges.clear();
     cuts.clear();
     ByteDfa::State& state = states.emplace_back();
@@ -203,6 +206,8 @@ Result<ByteDfa> Nfa::determinize(uint32_t start, uint32_t accept, const DfaLimit
       }
     }
   }
+  // Finding the safe sets takes about this much for each state.
+  if (limits.budget != nullptr) *limits.budget -= std::min(work + 200 * states.size(), *limits.budget);
   auto dfa = ByteDfa::make(std::move(states));
   if (!dfa) return make_error(ErrorCode::invalid_request, "", "nothing matches it");
   return *std::move(dfa);

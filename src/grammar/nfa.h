@@ -13,7 +13,8 @@ namespace godwit::grammar {
 struct DfaLimits {
   size_t nfa_states = 50'000;
   size_t states = 4'096;
-  size_t work = 4'000'000;  // steps of the subset construction
+  size_t work = 4'000'000;   // steps of the subset construction
+  size_t* budget = nullptr;  // steps left to all automata of a grammar; what one takes is subtracted
 };
 
 // How a character is written where the automaton runs.

@@ -9,8 +9,9 @@ namespace godwit::grammar {
 namespace {
 
 constexpr unsigned kSymbols = 128 + 0xF4 - 0xC2 + 1;  // ASCII, then the first bytes of longer characters
-constexpr size_t kMaxReached = 24;                    // states; beyond them a set is not worth its search
-constexpr unsigned kMaxPasses = 6;
+constexpr size_t kMaxReached = 16;                    // states; beyond them a set is not worth its search
+constexpr unsigned kMaxPasses = 4;
+constexpr unsigned kMaxSearches = 256;  // states of one automaton that are looked at
 
 using Targets = std::vector<uint32_t>;  // ascending
 
@@ -130,11 +131,13 @@ void ByteDfa::find_safe_sets() {
     }
     return sizes[state];
   };
-  for (uint32_t start = 0; start < size(); ++start) {
+  unsigned searches = 0;
+  for (uint32_t start = 0; start < size() && searches < kMaxSearches; ++start) {
     const bool ascii_edge = std::any_of(
         states_[start].edges.begin(), states_[start].edges.end(),
         [&](const ByteEdge& e) { return e.lo < 0x80 && component[e.target] == component[start]; });
     if (!ascii_edge) continue;  // also every state within a character
+    ++searches;
     // A symbol after which little may follow (a backslash in a string) would cost the set more than it adds.
     SymbolSet set{};
     for (unsigned s = 0; s < kSymbols; ++s) {

@@ -7,20 +7,26 @@ namespace {
 
 const Json kAnySchema{JsonObject()};
 
-size_t count_values(const Json& value, size_t limit) {
-  size_t count = 0;
+// Values and bytes of text in a document, up to just beyond the limits.
+std::pair<size_t, size_t> measure(const Json& value) {
+  size_t values = 0;
+  size_t bytes = 0;
   std::vector<const Json*> stack{&value};
-  while (!stack.empty() && count <= limit) {
+  while (!stack.empty() && values <= kMaxSchemaValues && bytes <= kMaxSchemaBytes) {
     const Json* at = stack.back();
     stack.pop_back();
-    ++count;
+    ++values;
+    if (at->is_string()) bytes += at->as_string().size();
     if (at->is_array()) {
       for (const Json& item : at->as_array()) stack.push_back(&item);
     } else if (at->is_object()) {
-      for (const auto& member : at->as_object()) stack.push_back(&member.second);
+      for (const auto& [name, member] : at->as_object()) {
+        bytes += name.size();
+        stack.push_back(&member);
+      }
     }
   }
-  return count;
+  return {values, bytes};
 }
 
 // The types a schema without `type` is about, by its keywords.
@@ -88,7 +94,17 @@ uint32_t SchemaCompiler::node_of(const Json* schema, std::string path, Form form
   return known->second;
 }
 
+Result<void> SchemaCompiler::check_size() const {
+  const auto [values, bytes] = measure(root_);
+  if (values > kMaxSchemaValues || bytes > kMaxSchemaBytes)
+    return make_error(ErrorCode::invalid_request, "schema",
+                      "the JSON Schema has more than {} values or {} bytes of text; make it smaller",
+                      kMaxSchemaValues, kMaxSchemaBytes);
+  return {};
+}
+
 Result<uint32_t> SchemaCompiler::compile() {
+  GODWIT_TRY(check_size());
   const uint32_t node = node_of(&root_, "#", Form::json);
   GODWIT_TRY(run());
   return node;
@@ -96,9 +112,6 @@ Result<uint32_t> SchemaCompiler::compile() {
 
 // Schemas are compiled one by one from a list, so that no schema can nest the compiler's own calls.
 Result<void> SchemaCompiler::run() {
-  if (count_values(root_, kMaxSchemaValues) > kMaxSchemaValues)
-    return make_error(ErrorCode::invalid_request, "schema", "the JSON Schema has more than {} values",
-                      kMaxSchemaValues);
   while (!tasks_.empty()) {
     const Task task = std::move(tasks_.back());
     tasks_.pop_back();
@@ -145,6 +158,7 @@ Result<uint32_t> SchemaCompiler::alternatives(const Json& flat, const Task& task
     const Json* kept = merger_.keep(*list);
     for (size_t i = 0; i < kept->as_array().size(); ++i) {
       const Json* branch = &kept->as_array()[i];
+      GODWIT_TRY(merger_.spend(rest, task.path));
       if (!rest.as_object().empty())
         branch = merger_.keep(Json::object({{"allOf", JsonArray{rest, *branch}}}));
       nodes.push_back(node_of(branch, fmt::format("{}/{}/{}", task.path, keyword, i), task.form));

@@ -15,6 +15,7 @@ namespace godwit::grammar {
 
 // Limits of one schema; what passes one is refused with its name.
 constexpr size_t kMaxSchemaValues = 100'000;  // JSON values in the document
+constexpr size_t kMaxSchemaBytes = 1 << 20;   // of its names and strings
 constexpr size_t kMaxEnum = 10'000;           // values of one enum
 constexpr size_t kMaxProperties = 1'000;      // of one object
 constexpr size_t kMaxAlternatives = 256;      // of one anyOf or oneOf
@@ -54,6 +55,7 @@ class SchemaCompiler {
   };
 
   uint32_t node_of(const Json* schema, std::string path, Form form);
+  Result<void> check_size() const;
   Result<void> run();
   Result<uint32_t> one(const Task& task);
   Result<uint32_t> alternatives(const Json& flat, const Task& task);

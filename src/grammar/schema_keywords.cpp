@@ -106,6 +106,7 @@ std::string_view wrong(Kind kind, const Json& value) {
       return value.is_bool() ? "" : "true or false";
     case Kind::type:
       return is_type(value) || (value.is_array() && !value.as_array().empty() &&
+                                value.as_array().size() <= std::size(kTypes) &&
                                 std::all_of(value.as_array().begin(), value.as_array().end(), is_type))
                  ? ""
                  : "null, boolean, integer, number, string, array or object, or a list of these";

@@ -6,8 +6,9 @@
 namespace godwit::grammar {
 namespace {
 
-constexpr unsigned kMaxDepth = 64;      // of $ref and allOf within each other
-constexpr size_t kMaxCopied = 500'000;  // JSON values
+constexpr unsigned kMaxDepth = 64;          // of $ref and allOf within each other
+constexpr size_t kMaxCompared = 4'000'000;  // pairs of values, when two lists are merged
+constexpr size_t kMaxCopied = 2'000'000;    // JSON values
 
 size_t values_in(const Json& value) {
   size_t count = 1;
@@ -23,8 +24,13 @@ bool is_true(const Json& value) {
   return value.is_bool() && value.as_bool();
 }
 
-Json both(const Json& a, const Json& b) {
-  return Json::object({{"allOf", JsonArray{a, b}}});
+// `mine` and `value`, in one list however many come together: nesting them would nest every later step.
+void conjoin(Json& mine, const Json& value) {
+  if (mine.is_object() && mine.as_object().size() == 1 && mine.find("allOf") != nullptr) {
+    mine.as_object().find("allOf")->as_array().push_back(value);
+  } else {
+    mine = Json::object({{"allOf", JsonArray{mine, value}}});
+  }
 }
 
 JsonArray as_list(const Json& value) {
@@ -160,20 +166,27 @@ Result<void> SchemaMerger::merge_keyword(JsonObject& into, std::string_view keyw
     into.set(keyword, value);
   } else if (keyword == "type") {
     *mine = Json(common_types(as_list(*mine), as_list(value)));
+  } else if ((keyword == "enum" || keyword == "required") &&
+             mine->as_array().size() * value.as_array().size() > kMaxCompared) {
+    return schema_error(keyword, path, "lists of {} and {} values are too long to be merged by allOf or $ref",
+                        mine->as_array().size(), value.as_array().size());
   } else if (keyword == "enum") {
     std::erase_if(mine->as_array(), [&](const Json& item) { return !contains(value.as_array(), item); });
   } else if (keyword == "properties") {
     for (const auto& [name, schema] : value.as_object()) {
-      Json* other = mine->as_object().find(name);
-      mine->as_object().set(name, other != nullptr ? both(*other, schema) : schema);
       GODWIT_TRY(spend(schema, path));
+      if (Json* other = mine->as_object().find(name)) {
+        conjoin(*other, schema);
+      } else {
+        mine->as_object().set(name, schema);
+      }
     }
   } else if (keyword == "required") {
     for (const Json& name : value.as_array()) {
       if (!contains(mine->as_array(), name)) mine->as_array().push_back(name);
     }
   } else if (keyword == "items" || keyword == "additionalProperties") {
-    *mine = both(*mine, value);
+    conjoin(*mine, value);
   } else if (keyword == "minLength" || keyword == "minItems" || keyword == "minimum" ||
              keyword == "exclusiveMinimum") {
     if (value.as_double() > mine->as_double()) *mine = value;

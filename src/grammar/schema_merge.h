@@ -33,6 +33,9 @@ class SchemaMerger {
   // One object with the keywords of `schema` and of all that its $ref and allOf name, without those two and
   // without annotations; const becomes enum. `schema` is an object.
   Result<Json> flatten(const Json& schema, const std::string& path) { return flatten(schema, path, 0); }
+  // Counts a copy of `schema` against the limit that keeps references and alternatives from multiplying
+  // without end.
+  Result<void> spend(const Json& schema, const std::string& path);
   // Keeps `schema` as long as this object lives.
   const Json* keep(Json schema) { return &kept_.emplace_back(std::move(schema)); }
 
@@ -42,7 +45,6 @@ class SchemaMerger {
   Result<void> merge_keyword(JsonObject& into, std::string_view keyword, const Json& value,
                              const std::string& path);
   Result<void> merge_additional(const JsonObject& a, const JsonObject& b, const std::string& path) const;
-  Result<void> spend(const Json& schema, const std::string& path);
 
   const Json& root_;
   std::deque<Json> kept_;

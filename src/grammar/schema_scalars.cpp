@@ -136,7 +136,7 @@ Result<uint32_t> SchemaCompiler::text(const Json& flat, const Task& task) {
         most == kUnlimited ? fmt::format("^[^]{{{},}}$", least) : fmt::format("^[^]{{{},{}}}$", least, most));
   std::optional<ByteDfa> dfa;
   for (const auto& [keyword, expression] : patterns) {
-    auto compiled = compile_regex(expression, options);
+    auto compiled = compile_regex(expression, options, {.budget = graph_.dfa_work()});
     if (!compiled.ok()) {
       if (keyword == "pattern") return schema_error(keyword, task.path, "{}", compiled.error().message);
       return schema_error(keyword, task.path, "beside pattern or format the limit is 4096 and {}",
