@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "build_id.h"
 #include "commands.h"
@@ -32,6 +33,8 @@ Json effective_settings(const ServeConfig& c) {
                        {"port", static_cast<int64_t>(c.port)},
                        {"body_limit", static_cast<int64_t>(c.body_limit)},
                        {"drain_timeout_s", c.drain_timeout_s},
+                       {"step_deadline_s", c.step_deadline_s},
+                       {"dump_dir", c.dump_dir.string()},
                        {"log_level", c.log_level}});
 }
 
@@ -77,6 +80,9 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   if (config.max_sequences > 0) options.max_sequences = config.max_sequences;
   if (config.prefill_tokens > 0) options.prefill_tokens = config.prefill_tokens;
   options.max_waiting = config.max_waiting;
+  options.step_deadline_s = config.step_deadline_s;
+  options.dump_dir = config.dump_dir;
+  options.build = std::string(build_id());
   options.progress = [&](double fraction, std::string_view what) { report(0.1 + 0.9 * fraction, what); };
   std::vector<bool> has_token(static_cast<size_t>(model->tokenizer->size()));
   for (size_t id = 0; id < has_token.size(); ++id)
@@ -112,9 +118,23 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
   std::fflush(stdout);
 }
 
+// The signal that ends the server, or 0 when its engine has died.
+int wait_for_end(const sigset_t& signals, server::Server& server) {
+  constexpr timespec kLook{0, 100'000'000};
+  while (true) {
+    const int received = sigtimedwait(&signals, nullptr, &kLook);
+    if (received > 0) return received;
+    const auto model = server.context().model();
+    if (model && model->service->status().health == engine::Health::dead) return 0;
+  }
+}
+
 int serve(ServeConfig config) {
   if (auto resolved = resolve_serve_config(config); !resolved) return report_failure(resolved.error());
   start_logging(config.log_level);
+#ifdef GODWIT_FAULTS
+  fault::arm_from_environment();
+#endif
 
   // Before any thread exists, so that all of them inherit the mask and only this one takes the signals.
   sigset_t signals;
@@ -152,8 +172,7 @@ int serve(ServeConfig config) {
     kill(getpid(), SIGTERM);  // wakes the wait below
   });
 
-  int received = 0;
-  sigwait(&signals, &received);
+  const int received = wait_for_end(signals, server);
   {
     std::lock_guard lock(mutex);
     if (failure) {
@@ -164,6 +183,14 @@ int serve(ServeConfig config) {
   if (!server.context().model())
     std::_Exit(0);  // loading cannot be interrupted, and nothing is owed to anybody
   loader.join();
+  if (received == 0) {
+    // A step may be stuck for ever, so nothing is torn down: the streams get their last event, and that is
+    // all.
+    log_error("the engine is dead: leaving with exit code 1");
+    server.drain(0);
+    spdlog::default_logger()->flush();
+    std::_Exit(1);
+  }
   log_info("signal {}: no new requests; running ones have {} s to end", received, config.drain_timeout_s);
   std::thread([signals] {
     int second = 0;

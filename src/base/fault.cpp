@@ -1,6 +1,8 @@
 #include "base/fault.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -22,6 +24,20 @@ void arm(std::string_view name, int64_t skip, int64_t times) {
   std::lock_guard lock(mutex);
   points[std::string(name)] = {skip, times};
   any = true;
+}
+
+void arm_from_environment() {
+  const char* text = std::getenv("GODWIT_ARM");
+  std::string_view rest = text ? text : "";
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const size_t colon = item.find(':');
+    const std::string numbers(colon == std::string_view::npos ? "" : item.substr(colon + 1));
+    char* next = nullptr;
+    const int64_t skip = std::strtoll(numbers.c_str(), &next, 10);
+    arm(item.substr(0, colon), skip, *next == ':' ? std::strtoll(next + 1, nullptr, 10) : 1);
+  }
 }
 
 void disarm_all() {

@@ -11,6 +11,9 @@ namespace godwit::fault {
 // Arms `name`: it fires on the hits after `skip`, `times` times (-1 = always).
 void arm(std::string_view name, int64_t skip = 0, int64_t times = 1);
 void disarm_all();
+// Arms what the environment variable GODWIT_ARM names: "engine.step:200,engine.stall:0:-1" (name, hits to
+// skip, times). For drills with a whole server process.
+void arm_from_environment();
 bool hit(std::string_view name);  // thread safe
 
 }  // namespace godwit::fault

@@ -60,6 +60,17 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
                   "smaller keeps running streams smoother")
       ->type_name("N")
       ->check(counts(64).description(""));
+  command
+      .add_option("--step-deadline", config.step_deadline_s,
+                  "Seconds after which a step counts as stuck and the server gives up; 0 never")
+      ->capture_default_str()
+      ->type_name("S")
+      ->check(CLI::Range(0.0, 86400.0).description(""));
+  command
+      .add_option("--dump-dir", config.dump_dir,
+                  "Where a step that died is written, with the prompt ids in it; \"\" for nowhere")
+      ->capture_default_str()
+      ->type_name("DIR");
 }
 
 void bind_requests(CLI::App& command, ServeConfig& config) {
@@ -143,6 +154,9 @@ Result<void> resolve_serve_config(ServeConfig& config) {
     return make_error(ErrorCode::usage, "--default-max-tokens",
                       "{} leaves no room for a prompt in a --context of {}", config.default_max_tokens,
                       config.context);
+  }
+  if (!config.dump_dir.empty() && !fs::is_directory(config.dump_dir, error)) {
+    return make_error(ErrorCode::usage, "--dump-dir", "{} is not a directory", config.dump_dir.string());
   }
   if (config.body_limit < 1024) {
     return make_error(ErrorCode::usage, "--body-limit",

@@ -20,13 +20,15 @@ struct ServeConfig {
   std::filesystem::path chat_template;    // empty: the model's chat_template.jinja
   std::string default_reasoning_effort;   // empty: the template's own default
   // Engine. 0 = chosen by the engine, which reports what it chose.
-  std::string device = "auto";  // auto | cpu
-  int threads = 0;              // compute threads; 0: all cores this process may use
-  std::string kv = "f32";       // dtype of cached latents and index keys
-  int64_t context = 0;          // tokens a sequence may have, prompt and answer
-  int64_t max_sequences = 0;    // that run at once
-  int64_t max_waiting = 256;    // requests that may wait; one more gets 429
-  int64_t prefill_tokens = 0;   // prompt rows one step may carry
+  std::string device = "auto";    // auto | cpu
+  int threads = 0;                // compute threads; 0: all cores this process may use
+  std::string kv = "f32";         // dtype of cached latents and index keys
+  int64_t context = 0;            // tokens a sequence may have, prompt and answer
+  int64_t max_sequences = 0;      // that run at once
+  int64_t max_waiting = 256;      // requests that may wait; one more gets 429
+  int64_t prefill_tokens = 0;     // prompt rows one step may carry
+  int64_t step_deadline_s = 300;  // a step that takes longer is a fault; 0: none is
+  std::filesystem::path dump_dir = std::filesystem::temp_directory_path();  // of steps that died; empty: none
   // Requests
   int64_t default_max_tokens = 0;  // when a request names none; 0: the server's 32,768
   std::optional<int64_t> seed;     // for requests without one; else drawn and reported

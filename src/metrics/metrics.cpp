@@ -65,6 +65,13 @@ struct Metrics::Impl {
   prometheus::Gauge& pages_total = gauge("godwit_pages_total", "KV pages there are");
   prometheus::Gauge& slots_used = gauge("godwit_slots_used", "Recurrent-state slots in use");
   prometheus::Gauge& slots_total = gauge("godwit_slots_total", "Sequences that can run at once");
+  prometheus::Gauge& silent =
+      gauge("godwit_engine_silent_seconds", "Time since a step ended or the engine was idle");
+  prometheus::Family<prometheus::Gauge>& adjusted =
+      prometheus::BuildGauge()
+          .Name("godwit_setting_adjusted")
+          .Help("Settings not in force as asked for, by what was requested and what is effective")
+          .Register(registry);
   prometheus::Gauge& connections = gauge("godwit_connections", "Open client connections");
   prometheus::Histogram& ttft =
       histogram("godwit_time_to_first_token_seconds", "Request received to first token", kLatency);
@@ -117,6 +124,13 @@ std::string Metrics::text(const EngineSnapshot& e) {
   impl_->slots_used.Set(static_cast<double>(e.slots_used));
   impl_->slots_total.Set(static_cast<double>(e.slots_total));
   impl_->connections.Set(static_cast<double>(e.connections));
+  impl_->silent.Set(e.silent_seconds);
+  for (const AdjustedSetting& a : e.adjusted)
+    impl_->adjusted
+        .Add({{"setting", a.setting},
+              {"requested", std::to_string(a.requested)},
+              {"effective", std::to_string(a.effective)}})
+        .Set(1);
   Impl::raise(impl_->steps, e.steps);
   Impl::raise(impl_->prompt, e.prompt_tokens);
   Impl::raise(impl_->cached, e.cached_tokens);

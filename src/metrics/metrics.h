@@ -6,8 +6,16 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace godwit::metrics {
+
+// A setting that is not in force as it was asked for (pains A15).
+struct AdjustedSetting {
+  std::string setting;
+  int64_t requested = 0;
+  int64_t effective = 0;
+};
 
 // The engine's own counts at the moment of a scrape: gauges and totals come from its ledger, from nowhere
 // else (pains O1).
@@ -24,6 +32,8 @@ struct EngineSnapshot {
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
   int64_t connections = 0;
+  double silent_seconds = 0;  // since the engine last made progress
+  std::vector<AdjustedSetting> adjusted;
 };
 
 // One generating request, when it has ended.

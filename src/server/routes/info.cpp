@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "server/chat_page.h"
 #include "server/error_response.h"
 #include "server/routes/handlers.h"
@@ -23,6 +24,26 @@ metrics::EngineSnapshot snapshot(const ServerContext& context) {
   out.prompt_tokens = status.prompt_tokens;
   out.cached_tokens = status.cached_tokens;
   out.generated_tokens = status.generated_tokens;
+  out.silent_seconds = static_cast<double>(SteadyClock().now_ns() - status.last_progress_ns) * 1e-9;
+  for (const engine::Adjustment& a : info.adjustments)
+    out.adjusted.push_back({a.setting, a.requested, a.effective});
+  return out;
+}
+
+Json ledger_json(const engine::Info& info) {
+  JsonArray lines;
+  for (const engine::LedgerLine& line : info.ledger)
+    lines.push_back(Json::object({{"name", line.name}, {"bytes", line.bytes}, {"detail", line.detail}}));
+  return lines;
+}
+
+Json adjusted_json(const engine::Info& info) {
+  JsonArray out;
+  for (const engine::Adjustment& a : info.adjustments)
+    out.push_back(Json::object({{"setting", a.setting},
+                                {"requested", a.requested},
+                                {"effective", a.effective},
+                                {"reason", a.reason}}));
   return out;
 }
 
@@ -55,6 +76,8 @@ void get_server_info(ServerContext& context, HttpRequest&&, const Writer& writer
                               {"weight_bytes", e.weight_bytes},
                               {"cache_bytes", e.cache_bytes},
                               {"workspace_bytes", e.workspace_bytes},
+                              {"ledger", ledger_json(e)},
+                              {"adjusted", adjusted_json(e)},
                               {"running", s.running},
                               {"waiting", s.waiting},
                               {"pages_used", s.pages_used},

@@ -81,7 +81,8 @@ TEST(Ledger, WeightsOfARankAsInTheSpec) {
   struct Row {
     int64_t tp, main, draft, total;
   };
-  // The table counts the norms inside the draft block's attention (q_a, kv_a and k_norm, bf16) as main weights.
+  // The table counts the norms inside the draft block's attention (q_a, kv_a and k_norm, bf16) as main
+  // weights.
   constexpr int64_t kDraftAttentionNorms = 2 * (1536 + 512 + 2 * 128);
   const LedgerModel model = real();
   for (const Row& row : {Row{1, 319'706'123'000, 7'493'394'560, 328'326'771'576},
