@@ -19,7 +19,7 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
   }
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
-  const bool queued = context.workers.submit(bytes, [&context, route, shared, writer, prepare] {
+  prepare_on_workers(context, route, writer, bytes, [&context, route, shared, writer, prepare] {
     if (writer->gone()) return context.metrics.count_abort();
     const auto model = context.model();
     auto plan = std::make_shared<Result<std::unique_ptr<GenerationPlan>>>(
@@ -29,11 +29,6 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
       start_generation(std::move(*plan).value(), *model->service, context.metrics, writer);
     });
   });
-  if (!queued) {
-    answer(context, route, writer,
-           error_response(
-               make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
-  }
 }
 
 }  // namespace

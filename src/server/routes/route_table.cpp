@@ -65,6 +65,14 @@ void answer(ServerContext& context, std::string_view route, const Writer& writer
   writer->respond(std::move(response));
 }
 
+void prepare_on_workers(ServerContext& context, std::string_view route, const Writer& writer,
+                        size_t body_bytes, std::function<void()> job) {
+  if (context.workers.submit(body_bytes, std::move(job))) return;
+  answer(
+      context, route, writer,
+      error_response(make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
+}
+
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   request.path = with_version(std::move(request.path));
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);

@@ -1,6 +1,7 @@
 // Paths ▶ handlers. One table; what is not in it is 404, a wrong method 405 (api spec §4.1).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,6 +25,10 @@ const std::vector<Route>& routes();
 
 // Finds and runs the route of `request`; answers 404, 405 and OPTIONS itself.
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer);
+
+// Runs `job` on the text workers, in the lane for bodies of that size; answers 429 when it is full.
+void prepare_on_workers(ServerContext& context, std::string_view route, const Writer& writer,
+                        size_t body_bytes, std::function<void()> job);
 
 // Counts and sends.
 void answer(ServerContext& context, std::string_view route, const Writer& writer, HttpResponse response);

@@ -55,7 +55,7 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
   if (!context.model()) return answer(context, route, writer, error_response(context.accepting().error()));
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
-  const bool queued = context.workers.submit(bytes, [&context, route, shared, writer, work] {
+  prepare_on_workers(context, route, writer, bytes, [&context, route, shared, writer, work] {
     auto text = caught([&]() -> Result<std::string> {
       GODWIT_ASSIGN(const Json result, work(*context.model(), *shared));
       return dump_json(result, JsonStyle::compact());
@@ -69,11 +69,6 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
     writer->post(
         [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
   });
-  if (!queued) {
-    answer(context, route, writer,
-           error_response(
-               make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
-  }
 }
 
 }  // namespace
