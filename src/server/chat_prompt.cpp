@@ -31,7 +31,10 @@ Json tools_of_functions(const JsonArray& functions) {
 
 Result<std::vector<int32_t>> render_ids(const ServingModel& model, const chat::TemplateInput& input) {
   GODWIT_ASSIGN(const chat::Rendered rendered, model.chat_template->render(input));
-  return model.tokenizer->encode(rendered.text(), tokenizer::AddedTokens::all(), rendered.literal_ranges());
+  auto ids =
+      model.tokenizer->encode(rendered.text(), tokenizer::AddedTokens::all(), rendered.literal_ranges());
+  if (!ids) ids.error().field = "messages";
+  return ids;
 }
 
 }  // namespace

@@ -17,9 +17,13 @@ struct Prompt {
 };
 
 Result<Prompt> prompt_of_text(const ServingModel& model, const std::string& text, const std::string& path) {
-  GODWIT_ASSIGN(auto ids, model.tokenizer->encode(text));
-  if (ids.empty()) return make_error(ErrorCode::invalid_request, path, "{} must not be empty", path);
-  return Prompt{std::move(ids), text};
+  auto ids = model.tokenizer->encode(text);
+  if (!ids) {
+    ids.error().field = path;
+    return std::move(ids.error());
+  }
+  if (ids->empty()) return make_error(ErrorCode::invalid_request, path, "{} must not be empty", path);
+  return Prompt{std::move(*ids), text};
 }
 
 Result<Prompt> prompt_of_ids(const ServingModel& model, const JsonArray& items, const std::string& path) {

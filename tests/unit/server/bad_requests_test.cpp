@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "harness.h"
 
 namespace godwit::server::testing {
@@ -175,6 +177,23 @@ TEST(BadRequests, TheEngineFullIs429WithRetryAfter) {
   const Answer answer = harness.post(kChat, R"({"messages":[{"role":"user","content":"Hi"}]})");
   EXPECT_EQ(answer.status, 429);
   EXPECT_EQ(answer.header("retry-after"), "1");
+}
+
+// The tokenizer refuses it, but the client must hear of its own field.
+TEST(BadRequests, TextBeyondTheTokenizersLimitNamesTheFieldItCameIn) {
+  Harness harness([](const engine::Request&) { return Script{}; });
+  const std::string text(34u << 20, 'a');
+  for (const auto& [path, body, field] :
+       {std::tuple("/v1/completions", R"({"prompt":")" + text + R"("})", "prompt"),
+        std::tuple("/v1/completions", R"({"prompt":["a",")" + text + R"("]})", "prompt[1]"),
+        std::tuple("/v1/chat/completions", R"({"messages":[{"role":"user","content":")" + text + R"("}]})",
+                   "messages")}) {
+    const Answer answer = harness.post(path, body);
+    EXPECT_EQ(answer.status, 413) << path;
+    const Json json = answer.json();
+    ASSERT_TRUE(json.find("error")) << answer.body.substr(0, 200);
+    EXPECT_EQ(json.find("error")->find("param")->as_string(), field);
+  }
 }
 
 }  // namespace
