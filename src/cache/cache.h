@@ -85,6 +85,7 @@ class Cache {
 
   // Copies the planned step has to make for the cache; appended to `moves`.
   void take_moves(std::vector<Move>& moves);
+  size_t most_moves() const { return moves_.capacity(); }  // that one step can have
   // The step has run: what it copied in may be dropped from the host again.
   void step_done() { host_.settle(); }
   // A copy from the host came back damaged: nothing of that tier is trusted any more.

@@ -113,10 +113,11 @@ void PrefixTree::detach(int32_t snapshot) {
   --attached_;
 }
 
-// What is lost by dropping a leaf, in tokens to recompute, by age. A leaf without a snapshot saves nothing.
+// What is lost by dropping a leaf, in tokens to recompute, by age. A leaf without a snapshot saves nothing:
+// those go first, the oldest of them before the others.
 double PrefixTree::worth(int32_t leaf) const {
   const TreeNode& n = node(leaf);
-  if (n.snapshot == kNone) return -1.0 / static_cast<double>(tick_ - n.used + 1);
+  if (n.snapshot == kNone) return -static_cast<double>(tick_ - n.used + 1);
   return static_cast<double>(holders_[static_cast<size_t>(n.snapshot)].saves) /
          static_cast<double>(tick_ - n.used + 1);
 }

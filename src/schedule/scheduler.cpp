@@ -55,6 +55,7 @@ void Scheduler::prepare(StepPlan& plan) const {
   plan.samples.reserve(sequences);
   plan.bias_ids.reserve(sequences * kBiasPairs);
   plan.bias_values.reserve(sequences * kBiasPairs);
+  plan.moves.reserve(cache_.most_moves());
   plan.restores.reserve(sequences);
   plan.saves.reserve(sequences);
 }
