@@ -233,7 +233,7 @@ StateId States::nearby(StateId state, uint32_t horizon) {
       // the second.
       const uint64_t fixed = counted ? 0 : std::max<uint64_t>(node.children.size(), count > 0 ? 1 : 0);
       uint64_t seen = count;
-      if (count >= fixed && count + horizon < node.min && fixed + horizon < node.min) {
+      if (count >= fixed && count + horizon < node.min) {
         seen = fixed;
       } else if (count >= fixed && count >= node.min &&
                  (node.max == kUnlimited || node.max - count > horizon)) {

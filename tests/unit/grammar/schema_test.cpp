@@ -190,8 +190,8 @@ TEST(GrammarSchema, WhatNothingSatisfiesIsRefused) {
     EXPECT_FALSE(compile_error(schema).empty()) << schema;
 }
 
-// Each is refused or compiled in bounded time (under a second; sanitizers take several times as long) and without deep
-// recursion.
+// Each is refused or compiled in bounded time (under a second; sanitizers take several times as long) and
+// without deep recursion.
 TEST(GrammarSchema, BombsAreBounded) {
   std::vector<std::string> bombs;
   for (const char* pattern :
