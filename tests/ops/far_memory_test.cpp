@@ -10,19 +10,30 @@ namespace {
 
 using kernels::RowKind;
 
+// On a device all of it is allocated, for nothing can be reserved there.
 class Reserved {
  public:
-  explicit Reserved(size_t bytes) : bytes_(bytes) {
+  Reserved(Side& side, size_t bytes) : memory_(side.ops.memory()), bytes_(bytes) {
+    if (!memory_.host_addressable()) {
+      base_ = static_cast<std::byte*>(memory_.allocate(static_cast<int64_t>(bytes)));
+      return;
+    }
     void* p =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p != MAP_FAILED) base_ = static_cast<std::byte*>(p);
   }
   ~Reserved() {
-    if (base_) munmap(base_, bytes_);
+    if (!base_) return;
+    if (memory_.host_addressable()) {
+      munmap(base_, bytes_);
+    } else {
+      memory_.release(base_);
+    }
   }
   std::byte* base() const { return base_; }
 
  private:
+  kernels::Memory& memory_;
   size_t bytes_;
   std::byte* base_ = nullptr;
 };
@@ -31,8 +42,7 @@ constexpr int64_t kFar = (int64_t{1} << 30) + 4096;  // five of them pass 2^32
 
 TEST_P(EveryBackend, KdaSlotsBeyond32Bits) {
   Side s(backend(GetParam()));
-  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
-  const Reserved memory(6 * kFar);
+  const Reserved memory(s, 6 * kFar);
   ASSERT_NE(memory.base(), nullptr);
   const KdaShape near_shape{.heads = 2, .d = 16};
   KdaShape far_shape = near_shape;
@@ -50,9 +60,8 @@ TEST_P(EveryBackend, KdaSlotsBeyond32Bits) {
 
 TEST_P(EveryBackend, DsaPagesAndRingsBeyond32Bits) {
   Side s(backend(GetParam()));
-  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
-  const Reserved pages(6 * kFar);
-  const Reserved rings(6 * kFar);
+  const Reserved pages(s, 6 * kFar);
+  const Reserved rings(s, 6 * kFar);
   ASSERT_NE(pages.base(), nullptr);
   ASSERT_NE(rings.base(), nullptr);
   const DsaShape near_shape{.heads = 2, .latent = 24, .topk = 16};
@@ -75,10 +84,10 @@ TEST_P(EveryBackend, DsaPagesAndRingsBeyond32Bits) {
 // Rows of x, of the weights and of the output so far apart that row times stride passes 2^31 elements.
 TEST_P(EveryBackend, LinearRowsBeyond32Bits) {
   Side s(backend(GetParam()));
-  if (!s.ops.memory().host_addressable()) GTEST_SKIP() << "device memory is not reserved like this";
   constexpr int64_t kStride = (int64_t{1} << 30) + 1024, kRows = 4, kOut = 5, kIn = 40;
   for (const DType dtype : {DType::f32, DType::bf16, DType::f8_e4m3}) {
-    const Reserved far_x(kRows * kStride * 4), far_w(kOut * kStride * 4), far_out(kRows * kStride * 4);
+    const Reserved far_x(s, kRows * kStride * 4), far_w(s, kOut * kStride * 4),
+        far_out(s, kRows * kStride * 4);
     ASSERT_TRUE(far_x.base() && far_w.base() && far_out.base());
     const View x = s.input(random_matrix(95, kRows, kIn));
     const Weight w = s.weight(96, kOut, kIn, dtype);
@@ -87,9 +96,8 @@ TEST_P(EveryBackend, LinearRowsBeyond32Bits) {
     const auto spread = [&](std::byte* to, const View& from) {
       const View v{to, from.dtype, from.rows, from.cols, kStride};
       for (int64_t r = 0; r < from.rows; ++r) {
-        std::memcpy(to + r * kStride * size_of(from.dtype),
-                    from.row<std::byte>(0) + r * from.stride * size_of(from.dtype),
-                    static_cast<size_t>(from.cols * size_of(from.dtype)));
+        s.ops.memory().copy(v.row_range(r, 1).data, from.row_range(r, 1).data,
+                            from.cols * size_of(from.dtype));
       }
       return v;
     };
