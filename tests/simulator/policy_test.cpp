@@ -137,12 +137,13 @@ TEST(Preemption, TakesFromTheLastInTheOrderAndNeverFromTheFirst) {
 // before it can have to go again, so that no more is recomputed than was worth coming back for.
 TEST(Preemption, WhoComesBackStaysForAGrowthStep) {
   int64_t preemptions = 0;
-  for (const int32_t pages : {230, 260, 300, 340, 380, 440, 520}) {
+  for (const int32_t pages : {230, 300, 380, 520, 1000, 1250, 1500, 1750}) {
     schedule::ScheduleLimits l = limits();
     l.context = 14'000;
+    if (pages >= 1000) l.max_sequences = 24;
     World w(l, pages);
     std::mt19937 random(static_cast<uint32_t>(pages));
-    for (int i = 0; i < 14; ++i)
+    for (int i = 0; i < 36; ++i)
       w.add(w.make(random_prompt(random, 50 + static_cast<int64_t>(random() % 900)),
                    1000 + static_cast<int64_t>(random() % 11'000)));
     struct Seen {
@@ -165,7 +166,7 @@ TEST(Preemption, WhoComesBackStaysForAGrowthStep) {
         if (s.lease.held() && s.preemptions > 0 && was.back_at < 0) was.back_at = step;
       });
     }
-    EXPECT_EQ(w.ended.size(), 14u);
+    EXPECT_EQ(w.ended.size(), 36u);
     for (const auto& [number, e] : w.ended) ASSERT_TRUE(World::as_alone(e, number)) << "request " << number;
   }
   EXPECT_GT(preemptions, 20) << "hardly anything was preempted: the test lost its subject";
