@@ -80,6 +80,7 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   if (config.max_sequences > 0) options.max_sequences = config.max_sequences;
   if (config.prefill_tokens > 0) options.prefill_tokens = config.prefill_tokens;
   options.max_waiting = config.max_waiting;
+  options.host_cache = static_cast<int64_t>(config.host_cache);
   options.step_deadline_s = config.step_deadline_s;
   options.dump_dir = config.dump_dir;
   options.build = std::string(build_id());

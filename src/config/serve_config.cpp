@@ -61,6 +61,12 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
       ->type_name("N")
       ->check(counts(64).description(""));
   command
+      .add_option("--host-cache", config.host_cache,
+                  "Memory for prefixes and requests that had to leave the cache, as in 4GiB; 0 keeps none")
+      ->type_name("SIZE")
+      ->default_str("0")
+      ->transform(CLI::AsSizeValue(false).description(""));
+  command
       .add_option("--step-deadline", config.step_deadline_s,
                   "Seconds after which a step counts as stuck and the server gives up; 0 never")
       ->capture_default_str()

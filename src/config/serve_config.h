@@ -27,6 +27,7 @@ struct ServeConfig {
   int64_t max_sequences = 0;      // that run at once
   int64_t max_waiting = 256;      // requests that may wait; one more gets 429
   int64_t prefill_tokens = 0;     // prompt rows one step may carry
+  uint64_t host_cache = 0;        // bytes of the second cache tier
   int64_t step_deadline_s = 300;  // a step that takes longer is a fault; 0: none is
   std::filesystem::path dump_dir = std::filesystem::temp_directory_path();  // of steps that died; empty: none
   // Requests

@@ -62,6 +62,7 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
   bool streaming_ = false;  // the head has been sent
   bool over_ = false;
   int64_t queued_ns_ = -1;
+  engine::Start start_;  // of the first choice
   int64_t first_token_ns_ = 0;
   int64_t last_token_ns_ = 0;
 };
@@ -138,6 +139,7 @@ void Generation::deliver(size_t index) {
     if (index % static_cast<size_t>(plan_->choices_per_prompt) == 0)
       plan_->frame.cached_tokens += batch_.start->cached_tokens;
     queued_ns_ = std::max(queued_ns_, batch_.start->queued_ns);
+    if (index == 0) start_ = *batch_.start;
   }
   if (!batch_.tokens.empty()) {
     last_token_ns_ = now_ns();
@@ -256,6 +258,25 @@ void Generation::cancel_all() {
   }
 }
 
+// Why the rest of the prompt was not in the cache (design §9).
+std::string miss_word(const engine::Start& start) {
+  switch (start.miss) {
+    case engine::MissReason::none:
+      return "none";
+    case engine::MissReason::disabled:
+      return "disabled";
+    case engine::MissReason::too_short:
+      return "too_short";
+    case engine::MissReason::no_snapshot:
+      return "no_snapshot";
+    case engine::MissReason::evicted:
+      return "evicted";
+    case engine::MissReason::first_difference:
+      break;
+  }
+  return fmt::format("first_difference_at_{}", start.first_difference_at);
+}
+
 void Generation::record(std::string_view finish) {
   const Usage u = usage();
   const int64_t end = now_ns();
@@ -269,9 +290,9 @@ void Generation::record(std::string_view finish) {
   if (finish != "refused") metrics_.observe_request(sample);
   metrics_.count_response(plan_->route, finish == "client_gone" ? kClientGone : writer_->status());
   const double decode = seconds(last_token_ns_ - first_token_ns_);
-  log_info("{} {} prompt={} cached={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
-           plan_->request_id, plan_->route, u.prompt_tokens, u.cached_tokens, u.completion_tokens,
-           std::max<double>(0, sample.first_token_seconds * 1e3),
+  log_info("{} {} prompt={} cached={} miss={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
+           plan_->request_id, plan_->route, u.prompt_tokens, u.cached_tokens, miss_word(start_),
+           u.completion_tokens, std::max<double>(0, sample.first_token_seconds * 1e3),
            decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0, finish,
            sample.total_seconds * 1e3);
 }
