@@ -78,6 +78,7 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   options.threads = config.threads;
   options.context = config.context;
   if (config.max_sequences > 0) options.max_sequences = config.max_sequences;
+  options.itl_target_ms = config.itl_target_ms;
   if (config.prefill_tokens > 0) options.prefill_tokens = config.prefill_tokens;
   options.max_waiting = config.max_waiting;
   options.host_cache = static_cast<int64_t>(config.host_cache);

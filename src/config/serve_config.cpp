@@ -55,6 +55,12 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
       ->type_name("N")
       ->check(CLI::Range(0.0, 1e6).description(""));
   command
+      .add_option("--itl-target", config.itl_target_ms,
+                  "Milliseconds between two tokens of a stream that prompts may not make longer")
+      ->capture_default_str()
+      ->type_name("MS")
+      ->check(CLI::Range(1.0, 60000.0).description(""));
+  command
       .add_option("--prefill-tokens", config.prefill_tokens,
                   "Prompt tokens one step may carry, a multiple of 64: larger is faster for prompts,\n"
                   "smaller keeps running streams smoother")

@@ -26,6 +26,7 @@ struct ServeConfig {
   int64_t context = 0;            // tokens a sequence may have, prompt and answer
   int64_t max_sequences = 0;      // that run at once
   int64_t max_waiting = 256;      // requests that may wait; one more gets 429
+  int64_t itl_target_ms = 30;     // what a step that streams wait for should take at most
   int64_t prefill_tokens = 0;     // prompt rows one step may carry
   uint64_t host_cache = 0;        // bytes of the second cache tier
   int64_t step_deadline_s = 300;  // a step that takes longer is a fault; 0: none is

@@ -21,6 +21,7 @@ namespace godwit::engine {
 struct EngineOptions : LedgerSizes {
   std::filesystem::path model_dir;
   int threads = 0;                 // of the CPU backend; 0 = all cores
+  int64_t itl_target_ms = 30;      // a step that streams wait for should not take longer
   int64_t step_deadline_s = 0;     // a step that takes longer is fatal; 0 = none
   std::filesystem::path dump_dir;  // where a step that died is written to; empty: nowhere
   std::string build;               // for dumps

@@ -67,7 +67,8 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
     log_warn("--{} {} was asked for, {} is in force: {}", a.setting, a.requested, a.effective, a.reason);
 
   const model::ModelOptions& m = ledger.model;
-  const schedule::ScheduleLimits& limits = ledger.schedule;
+  schedule::ScheduleLimits limits = ledger.schedule;
+  limits.itl_target_ns = options.itl_target_ms * 1'000'000;
   GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m));
   std::vector<TensorSpec> bound = priced.inventory;
   std::erase_if(bound, [](const TensorSpec& t) { return t.nextn || t.component == Component::vision; });
