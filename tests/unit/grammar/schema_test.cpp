@@ -190,7 +190,7 @@ TEST(GrammarSchema, WhatNothingSatisfiesIsRefused) {
     EXPECT_FALSE(compile_error(schema).empty()) << schema;
 }
 
-// Each is refused or compiled in bounded time (under a second; sanitizers take several times as long) and
+// Each is refused or compiled in bounded time (under a second; sanitizers take tens of times as long) and
 // without deep recursion.
 TEST(GrammarSchema, BombsAreBounded) {
   std::vector<std::string> bombs;
@@ -250,7 +250,7 @@ TEST(GrammarSchema, BombsAreBounded) {
     spec.schema = json(bomb);
     const std::clock_t start = std::clock();
     auto grammar = compile(spec, tiny_index());
-    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 10.0) << bomb.substr(0, 80);
+    EXPECT_LT(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC, 30.0) << bomb.substr(0, 80);
     if (!grammar.ok()) {
       EXPECT_FALSE(grammar.error().message.empty());
       continue;
