@@ -43,9 +43,9 @@ struct Node {
 // Limits of one grammar; what passes one is refused with its name.
 struct GraphLimits {
   size_t nodes = 20'000;
-  size_t dfa_states = 200'000;   // of all automata
+  size_t dfa_states = 200'000;  // of all automata
   size_t dfa_work = 8'000'000;  // steps of making them from expressions
-  uint32_t depth = 64;           // nested containers in what is generated
+  uint32_t depth = 64;          // nested containers in what is generated
 };
 
 class Graph {

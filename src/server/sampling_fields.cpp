@@ -104,8 +104,7 @@ CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   out.stop.min_tokens = fields.integer("min_tokens", 0, limits.context).value_or(0);
   out.n = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
   out.priority = static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
-  if (const std::string* salt = fields.string("cache_salt"))
-    out.cache_salt = hash_bytes(*salt);
+  if (const std::string* salt = fields.string("cache_salt")) out.cache_salt = hash_bytes(*salt);
   const bool completion = fields.has("max_completion_tokens");
   const auto max_tokens = fields.integer("max_tokens", 1, any);
   out.stop.max_tokens =
