@@ -220,6 +220,10 @@ TEST(Probes, TellLoadingReadyStalledAndDead) {
   EXPECT_EQ(harness.get("/readyz").status, 200);
   harness.service->paused_ = false;
   EXPECT_EQ(pending.receive().status, 200);
+  // The answer leaves before the engine's count of running requests falls.
+  for (int i = 0; i < 200 && harness.service->status().running > 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   EXPECT_EQ(harness.get("/health").status, 200) << "nothing is pending any more";
 
   harness.service->health_ = engine::Health::dead;
