@@ -67,7 +67,7 @@ class Bed final : public schedule::Listener {
   void on_admit(schedule::Sequence&) override {}
   void on_token(schedule::Sequence&, const sample::Sampled&) override {}
   void on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason, int32_t,
-              std::optional<Error>) override {
+              schedule::Failure) override {
     ended_ = std::move(s);  // its memory is freed with the next one: not this thread's work in the engine
   }
 

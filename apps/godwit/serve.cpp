@@ -31,6 +31,7 @@ Json effective_settings(const ServeConfig& c) {
                        {"seed", c.seed ? Json(*c.seed) : Json()},
                        {"host", c.host},
                        {"port", static_cast<int64_t>(c.port)},
+                       {"admin_port", c.admin_port ? Json(static_cast<int64_t>(*c.admin_port)) : Json()},
                        {"body_limit", static_cast<int64_t>(c.body_limit)},
                        {"drain_timeout_s", c.drain_timeout_s},
                        {"step_deadline_s", c.step_deadline_s},
@@ -94,7 +95,8 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
 }
 
 // What is in force, and why where it differs from what was asked (pains O2).
-void say_what_is_effective(const ServeConfig& config, const server::ServingModel& model, uint16_t port) {
+void say_what_is_effective(const ServeConfig& config, const server::ServingModel& model,
+                           const server::Server& server) {
   const engine::Info& e = model.service->info();
   const auto chosen = [](int64_t asked, int64_t got) {
     return asked == 0     ? fmt::format("{} (default)", got)
@@ -116,7 +118,8 @@ void say_what_is_effective(const ServeConfig& config, const server::ServingModel
       "sampling  temperature {}, top_p {} unless a request says otherwise; at most {} tokens unless asked "
       "for",
       model.defaults.temperature.value_or(1), model.defaults.top_p.value_or(1), model.default_max_tokens);
-  fmt::print("{}", welcome_text(config, port));
+  if (server.admin_port() != 0) log_info("admin     http://{}:{}", config.host, server.admin_port());
+  fmt::print("{}", welcome_text(config, server.port()));
   std::fflush(stdout);
 }
 
@@ -150,6 +153,7 @@ int serve(ServeConfig config) {
   server::ServerOptions options;
   options.http.host = config.host;
   options.http.port = config.port;
+  options.admin_port = config.admin_port;
   options.http.threads = std::clamp(cores / 4, 1, 4);
   options.http.limits.body_bytes = config.body_limit;
   options.text_threads = std::clamp(cores / 4, 1, 8);
@@ -165,7 +169,7 @@ int serve(ServeConfig config) {
     auto model = load_model(config, server);
     if (model) {
       server.set_model(*model);
-      say_what_is_effective(config, **model, server.port());
+      say_what_is_effective(config, **model, server);
       return;
     }
     server.set_progress({"failed", 0, model.error().message});

@@ -1,6 +1,7 @@
 #include "cache/cache.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/fault.h"
@@ -13,6 +14,12 @@ std::span<const int32_t> block(std::span<const int32_t> prompt, int64_t index) {
 }
 
 }  // namespace
+
+std::string_view miss_name(MissReason reason) {
+  static constexpr std::array<std::string_view, kMissReasons> kNames = {
+      "none", "disabled", "too_short", "no_snapshot", "evicted", "first_difference"};
+  return kNames[static_cast<size_t>(reason)];
+}
 
 Cache::Cache(const CacheSizes& sizes)
     : pages_(sizes.pages, 1),

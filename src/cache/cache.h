@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "cache/host_tier.h"
@@ -26,6 +27,8 @@ constexpr int64_t pages_for(int64_t tokens) {
 
 // Why a prompt (or the rest of it) was not in the cache.
 enum class MissReason : uint8_t { none, disabled, too_short, no_snapshot, evicted, first_difference };
+constexpr size_t kMissReasons = 6;
+std::string_view miss_name(MissReason reason);  // as in docs/cache.md
 
 struct Lease {
   int32_t slot = kNone;        // kNone: holds nothing

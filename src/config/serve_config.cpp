@@ -102,6 +102,11 @@ void bind_network(CLI::App& command, ServeConfig& config) {
   command.add_option("--port", config.port, "Port; 0 picks a free one and prints it")
       ->capture_default_str()
       ->type_name("P");
+  command
+      .add_option(
+          "--admin-port", config.admin_port,
+          "Second port, for /flush_cache and its like alone; else loopback clients may\nuse them on --port")
+      ->type_name("P");
   command.add_option("--body-limit", config.body_limit, "Largest request body (413 beyond)")
       ->type_name("SIZE")
       ->default_str("64MiB")

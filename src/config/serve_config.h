@@ -36,9 +36,10 @@ struct ServeConfig {
   std::optional<int64_t> seed;     // for requests without one; else drawn and reported
   // Network
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;               // 0: any free port, printed
-  uint64_t body_limit = 64ull << 20;  // bytes of a request body
-  int64_t drain_timeout_s = 30;       // after SIGTERM, before streams end with an error event
+  uint16_t port = 8000;                // 0: any free port, printed
+  std::optional<uint16_t> admin_port;  // serves admin routes alone; without one loopback peers may use them
+  uint64_t body_limit = 64ull << 20;   // bytes of a request body
+  int64_t drain_timeout_s = 30;        // after SIGTERM, before streams end with an error event
   // Logging
   std::string log_level = "info";  // trace | debug | info | warn | error | off
 };

@@ -19,6 +19,10 @@ using std::chrono::milliseconds;
 constexpr milliseconds kIdlePoll{20};
 constexpr milliseconds kPausedPoll{1};
 
+Error not_running() {
+  return make_error(ErrorCode::unavailable, "", "the engine does not run; there is no cache to flush");
+}
+
 }  // namespace
 
 Engine::~Engine() {
@@ -111,8 +115,8 @@ void Engine::run() {
     }
     const int64_t deadline = drain_deadline_ns_.load();
     if (deadline != 0 && clock_.now_ns() > deadline && !scheduler_->idle())
-      scheduler_->fail_all(
-          {ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
+      scheduler_->fail_all(Failure::shut_down);
+    flush_asked_for(true);
     if (scheduler_->idle()) {
       progress();
     } else if (!step()) {
@@ -120,11 +124,9 @@ void Engine::run() {
     }
     publish();
   }
-  const AllowAllocation allowed;  // what is left ends with an error
-  scheduler_->fail_all({ErrorCode::unavailable, "the server shut down before the answer was finished", {}});
-  while (auto s = inbox_.try_pop()) {
-    on_end(std::move(*s), FinishReason::error, -1, Error{ErrorCode::unavailable, "the server shut down", {}});
-  }
+  scheduler_->fail_all(Failure::shut_down);  // what is left
+  while (auto s = inbox_.try_pop()) on_end(std::move(*s), FinishReason::error, -1, Failure::shut_down);
+  flush_asked_for(false);
   publish();
 }
 
@@ -176,10 +178,11 @@ void Engine::on_admit(schedule::Sequence& s) {
                            .miss = s.lease.miss,
                            .first_difference_at = s.lease.first_difference_at,
                            .queued_ns = s.started_ns - s.submitted_ns});
-  hand_over({record.sink, nullptr});
+  hand_over({record.sink, nullptr, nullptr});
   std::lock_guard lock(status_mutex_);
   status_.prompt_tokens += static_cast<uint64_t>(s.prompt_tokens);
   status_.cached_tokens += static_cast<uint64_t>(s.lease.cached);
+  ++status_.misses[static_cast<size_t>(s.lease.miss)];
 }
 
 void Engine::on_token(schedule::Sequence& s, const sample::Sampled& drawn) {
@@ -194,18 +197,19 @@ void Engine::on_token(schedule::Sequence& s, const sample::Sampled& drawn) {
   } else {
     sink.push(token, nullptr);
   }
-  hand_over({static_cast<Record*>(s.owner)->sink, nullptr});
+  hand_over({static_cast<Record*>(s.owner)->sink, nullptr, nullptr});
 }
 
 void Engine::on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason reason, int32_t stop_id,
-                    std::optional<Error> error) {
+                    schedule::Failure failure) {
   const int64_t now = clock_.now_ns();
   const bool failed = reason == FinishReason::error;
   End end;
   end.reason = reason;
   end.stop_id = stop_id;
-  end.error = std::move(error);
+  end.failure = failure;
   end.completion_tokens = s->completion_tokens();
+  end.elapsed_ns = now - s->submitted_ns;
   if (s->first_token_ns != 0) {
     end.prefill_ns = s->first_token_ns - s->started_ns;
     end.decode_ns = now - s->first_token_ns;
@@ -216,9 +220,9 @@ void Engine::on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReaso
     ++(failed ? status_.failed : reason == FinishReason::cancelled ? status_.cancelled : status_.finished);
   }
   std::shared_ptr<TokenSink> sink = static_cast<Record*>(s->owner)->sink;
-  sink->push_end(std::move(end));
+  sink->push_end(end);
   ++ended_;
-  hand_over({std::move(sink), std::move(s)});
+  hand_over({std::move(sink), std::move(s), nullptr});
 }
 
 void Engine::hand_over(Delivery&& delivery) {
@@ -233,8 +237,43 @@ void Engine::deliver() {
       if (outbox_.closed()) return;
       continue;
     }
+    if (d->flush) {
+      d->flush->done(d->flush->made ? Result<Flushed>(d->flush->freed) : not_running());
+      continue;
+    }
     if (d->sink->claim_wake()) d->sink->wake();
     if (d->ended) delete static_cast<Record*>(d->ended->owner);
+  }
+}
+
+void Engine::flush_cache(std::function<void(const Result<Flushed>&)> done) {
+  const Health health = health_.load();
+  if (health != Health::ready && health != Health::draining) return done(not_running());
+  auto flush = std::make_unique<Flush>();
+  flush->done = std::move(done);
+  if (flushes_.try_push(std::move(flush))) return;
+  // A queue that took nothing has left it with us.
+  flush->done(make_error(ErrorCode::overloaded, "", "{} flushes of the cache wait already", kWaitingFlushes));
+}
+
+// Between two steps, or with `possible` false where there will be none.
+void Engine::flush_asked_for(bool possible) {
+  while (auto flush = flushes_.try_pop()) {
+    Flush& f = **flush;
+    if (possible) {
+      const int64_t pages = cache_->pages_cached(), snapshots = cache_->snapshots_used(),
+                    host_pages = cache_->host_pages_used(), host_snapshots = cache_->host_snapshots_used();
+      cache_->flush();
+      f.freed.pages = pages - cache_->pages_cached();
+      f.freed.snapshots = snapshots - cache_->snapshots_used();
+      f.freed.host_pages = host_pages - cache_->host_pages_used();
+      f.freed.host_snapshots = host_snapshots - cache_->host_snapshots_used();
+      f.freed.host_bytes = f.freed.host_pages * model_->layout().page_bytes +
+                           f.freed.host_snapshots * model_->layout().committed_bytes;
+      f.made = true;
+      publish();
+    }
+    hand_over({nullptr, nullptr, std::move(*flush)});
   }
 }
 
@@ -243,7 +282,14 @@ void Engine::publish() {
   status_.running = scheduler_->running();
   status_.pages_used = cache_->pages_used();
   status_.slots_used = cache_->slots_used();
+  status_.pages_cached = cache_->pages_cached();
+  status_.snapshots_used = cache_->snapshots_used();
+  status_.host_pages_used = cache_->host_pages_used();
+  status_.host_snapshots_used = cache_->host_snapshots_used();
+  status_.host_slots_used = cache_->host_slots_used();
+  status_.evicted_pages = cache_->evictions();
   status_.host_hits = cache_->host_hits();
+  status_.prefill_budget = scheduler_->prefill_budget();
   status_.preemptions = scheduler_->preemptions();
   status_.steps = plan_.step;
   // After the snapshot, so that whoever sees nothing in flight also sees what it left.

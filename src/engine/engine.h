@@ -41,12 +41,19 @@ class Engine final : public Service, private schedule::Listener {
   const Info& info() const override { return info_; }
   Status status() const override;
   void drain(int64_t deadline_ns) override;
+  void flush_cache(std::function<void(const Result<Flushed>&)> done) override;
 
  private:
-  struct Record;     // a request in the engine: its sequence's owner
-  struct Delivery {  // for the delivery thread: wake a reader, or bury what has ended
+  struct Record;  // a request in the engine: its sequence's owner
+  struct Flush {  // a flush_cache() on its way through the engine thread
+    std::function<void(const Result<Flushed>&)> done;
+    Flushed freed;
+    bool made = false;
+  };
+  struct Delivery {  // for the delivery thread: wake a reader, bury what has ended, answer a flush
     std::shared_ptr<TokenSink> sink;
     std::unique_ptr<schedule::Sequence> ended;
+    std::unique_ptr<Flush> flush;
   };
 
   Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options);
@@ -55,6 +62,7 @@ class Engine final : public Service, private schedule::Listener {
   bool step();
   void deliver();
   void hand_over(Delivery&& delivery);
+  void flush_asked_for(bool possible);
   void publish();
   void progress() { last_progress_ns_ = clock_.now_ns(); }
 
@@ -68,7 +76,7 @@ class Engine final : public Service, private schedule::Listener {
   void on_admit(schedule::Sequence& sequence) override;
   void on_token(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
   void on_end(std::unique_ptr<schedule::Sequence> sequence, schedule::FinishReason reason, int32_t stop_id,
-              std::optional<Error> error) override;
+              schedule::Failure failure) override;
 
   ModelConfig config_;
   Checkpoint checkpoint_;
@@ -85,6 +93,8 @@ class Engine final : public Service, private schedule::Listener {
 
   BoundedQueue<std::unique_ptr<schedule::Sequence>> inbox_;
   BoundedQueue<Delivery> outbox_;
+  static constexpr size_t kWaitingFlushes = 16;
+  BoundedQueue<std::unique_ptr<Flush>> flushes_{kWaitingFlushes};
   std::atomic<uint64_t> next_number_{1};
   std::atomic<int64_t> in_flight_{0};  // submitted and not ended: what the waiting limit counts against
   int64_t ended_ = 0;                  // since the last publish()

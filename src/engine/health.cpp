@@ -16,11 +16,6 @@ constexpr std::chrono::milliseconds kWatch{20};
 constexpr int64_t kSilenceNs = 10'000'000'000;  // pending work and no progress for so long is worth a line
 constexpr int64_t kNsPerS = 1'000'000'000;
 
-const Error& fatal_error() {
-  static const Error error{ErrorCode::internal, "the engine failed while the request was running", {}};
-  return error;
-}
-
 }  // namespace
 
 void Engine::watch() {
@@ -58,7 +53,7 @@ void Engine::die(std::string_view reason) {
     status_.dead_reason = reason;
   }
   dump(reason);
-  scheduler_->fail_all(fatal_error());
+  scheduler_->fail_all(Failure::engine_died);
   publish();
 }
 
@@ -66,10 +61,12 @@ void Engine::die(std::string_view reason) {
 void Engine::mourn() {
   const AllowAllocation failing;
   while (!stopping_) {
-    if (auto s = inbox_.pop_for(kWatch)) on_end(std::move(*s), FinishReason::error, -1, fatal_error());
+    if (auto s = inbox_.pop_for(kWatch)) on_end(std::move(*s), FinishReason::error, -1, Failure::engine_died);
+    flush_asked_for(false);
     publish();
   }
-  while (auto s = inbox_.try_pop()) on_end(std::move(*s), FinishReason::error, -1, fatal_error());
+  while (auto s = inbox_.try_pop()) on_end(std::move(*s), FinishReason::error, -1, Failure::engine_died);
+  flush_asked_for(false);
   publish();
 }
 

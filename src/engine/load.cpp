@@ -91,6 +91,9 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   info_.max_waiting = options.max_waiting;
   info_.pages = m.pages - 1;
   info_.prefill_tokens = limits.prefill_tokens;
+  info_.snapshots = m.snapshots;
+  info_.host_pages = m.host.pages;
+  info_.itl_target_ms = options.itl_target_ms;
   info_.weight_bytes = model_->weight_bytes();
   info_.cache_bytes = model_->state_bytes();
   info_.workspace_bytes = ledger.bytes_of("activations");

@@ -2,7 +2,9 @@
 // recorded ids.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,9 @@ struct Info {
   int64_t max_waiting = 0;              // admission queue limit
   int64_t pages = 0;                    // of 64 tokens
   int64_t prefill_tokens = 0;           // prompt rows a step may carry
+  int64_t snapshots = 0;                // of recurrent state, for prefixes
+  int64_t host_pages = 0;               // of the second tier; 0: there is none
+  int64_t itl_target_ms = 0;            // what a step that streams wait for should take at most
   int64_t weight_bytes = 0;             // all ranks
   int64_t cache_bytes = 0;              // pages + slots
   int64_t workspace_bytes = 0;          // activations + scratch
@@ -49,9 +54,27 @@ struct Status {
   uint64_t finished = 0;
   uint64_t cancelled = 0;
   uint64_t failed = 0;
-  uint64_t host_hits = 0;    // prompts whose prefix came back from the host tier
-  uint64_t preemptions = 0;  // requests that had to make room and continued later
+  // Why prompts, or the rest of them, were not in the cache; by MissReason.
+  std::array<uint64_t, cache::kMissReasons> misses = {};
+  uint64_t host_hits = 0;      // prompts whose prefix came back from the host tier
+  uint64_t evicted_pages = 0;  // that the tree dropped to make room
+  uint64_t preemptions = 0;    // requests that had to make room and continued later
+  int64_t pages_cached = 0;    // pages that only the tree holds: free to take
+  int64_t snapshots_used = 0;
+  int64_t host_pages_used = 0;
+  int64_t host_snapshots_used = 0;
+  int64_t host_slots_used = 0;
+  int64_t prefill_budget = 0;  // prompt rows that the last step with prompts was allowed
   std::string dead_reason;
+};
+
+// What flush_cache() freed.
+struct Flushed {
+  int64_t pages = 0;
+  int64_t snapshots = 0;
+  int64_t host_pages = 0;
+  int64_t host_snapshots = 0;
+  int64_t host_bytes = 0;  // of the two lines before
 };
 
 class Service {
@@ -66,6 +89,10 @@ class Service {
   // No new requests from now on; returns when all have ended or the deadline passed (the rest end with an
   // error).
   virtual void drain(int64_t deadline_ns) = 0;
+  // Forgets every cached prefix that no running request reads, in both tiers, between two steps. Never
+  // blocks; `done` is called once, from some other thread or from within, and must not block: unavailable
+  // when the engine does not run, overloaded when too many flushes wait.
+  virtual void flush_cache(std::function<void(const Result<Flushed>&)> done) = 0;
 };
 
 }  // namespace godwit::engine

@@ -3,8 +3,32 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/result.h"
 
 namespace godwit::engine {
+
+Error error_of(const End& end) {
+  switch (end.failure) {
+    case Failure::deadline:
+      return make_error(
+          ErrorCode::request_timeout, "timeout_ms",
+          "the request's deadline passed after {} ms, with {} tokens generated; allow more time or "
+          "ask for fewer tokens",
+          end.elapsed_ns / 1'000'000, end.completion_tokens);
+    case Failure::not_finite:
+      return make_error(ErrorCode::internal, "",
+                        "the model gave no finite logits for this request after {} generated tokens; other "
+                        "requests are not affected",
+                        end.completion_tokens);
+    case Failure::shut_down:
+      return make_error(ErrorCode::unavailable, "", "the server shut down before the answer was finished");
+    case Failure::engine_died:
+      return make_error(ErrorCode::internal, "", "the engine failed while the request was running");
+    case Failure::none:
+      break;
+  }
+  return make_error(ErrorCode::unavailable, "", "the generation was cancelled");
+}
 
 TokenSink::TokenSink(size_t capacity, std::function<void()> wake)
     : wake_(std::move(wake)), capacity_(capacity) {

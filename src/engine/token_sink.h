@@ -18,6 +18,7 @@
 namespace godwit::engine {
 
 using cache::MissReason;
+using schedule::Failure;
 using schedule::FinishReason;
 
 // Sent once, when the first prompt row has been scheduled.
@@ -44,11 +45,16 @@ struct TopLogprobs {
 struct End {
   FinishReason reason = FinishReason::stop;
   int32_t stop_id = -1;
-  std::optional<Error> error;
-  int64_t completion_tokens = 0;  // every sampled id, the stop id included
-  int64_t prefill_ns = 0;         // first scheduled row to first token
-  int64_t decode_ns = 0;          // first token to the end
+  Failure failure = Failure::none;  // with FinishReason::error
+  int64_t completion_tokens = 0;    // every sampled id, the stop id included
+  int64_t elapsed_ns = 0;           // from submit to the end
+  int64_t prefill_ns = 0;           // first scheduled row to first token
+  int64_t decode_ns = 0;            // first token to the end
 };
+
+// What the client of a request that ended with FinishReason::error or cancelled is told. For the reader's
+// thread: it makes a text.
+Error error_of(const End& end);
 
 class TokenSink {
  public:

@@ -58,11 +58,32 @@ struct Metrics::Impl {
       counter("godwit_cached_tokens_total", "Prompt tokens taken from the prefix cache");
   prometheus::Counter& generated = counter("godwit_generated_tokens_total", "Sampled tokens");
   prometheus::Counter& steps = counter("godwit_engine_steps_total", "Engine steps");
+  prometheus::Family<prometheus::Counter>& misses =
+      prometheus::BuildCounter()
+          .Name("godwit_prefix_misses_total")
+          .Help("Admitted requests whose prompt, or the rest of it, was not cached, by reason")
+          .Register(registry);
+  prometheus::Counter& evicted = counter("godwit_evicted_pages_total", "Cached pages dropped to make room");
+  prometheus::Counter& host_hits =
+      counter("godwit_host_hits_total", "Prompts whose prefix came back from the host tier");
+  prometheus::Counter& preemptions =
+      counter("godwit_preemptions_total", "Requests that had to make room and continued later");
   prometheus::Gauge& ready = gauge("godwit_ready", "1 when a request would be accepted");
   prometheus::Gauge& running = gauge("godwit_requests_running", "Requests in the batch");
   prometheus::Gauge& waiting = gauge("godwit_requests_waiting", "Requests waiting for admission");
   prometheus::Gauge& pages_used = gauge("godwit_pages_used", "KV pages of 64 tokens in use");
   prometheus::Gauge& pages_total = gauge("godwit_pages_total", "KV pages there are");
+  prometheus::Gauge& pages_cached =
+      gauge("godwit_pages_cached", "KV pages that only the prefix cache holds: free to take");
+  prometheus::Gauge& snapshots_used = gauge("godwit_snapshots_used", "State snapshots in the prefix cache");
+  prometheus::Gauge& snapshots_total = gauge("godwit_snapshots_total", "State snapshots there are");
+  prometheus::Gauge& host_pages_used = gauge("godwit_host_pages_used", "KV pages in the host tier");
+  prometheus::Gauge& host_pages_total = gauge("godwit_host_pages_total", "KV pages the host tier holds");
+  prometheus::Gauge& itl_target =
+      gauge("godwit_itl_target_seconds", "What a step that streams wait for should take at most");
+  prometheus::Gauge& prefill_limit = gauge("godwit_prefill_limit_tokens", "Prompt tokens a step may carry");
+  prometheus::Gauge& prefill_budget =
+      gauge("godwit_prefill_budget_tokens", "Prompt tokens that the last step with prompts was allowed");
   prometheus::Gauge& slots_used = gauge("godwit_slots_used", "Recurrent-state slots in use");
   prometheus::Gauge& slots_total = gauge("godwit_slots_total", "Sequences that can run at once");
   prometheus::Gauge& silent =
@@ -131,6 +152,18 @@ std::string Metrics::text(const EngineSnapshot& e) {
               {"requested", std::to_string(a.requested)},
               {"effective", std::to_string(a.effective)}})
         .Set(1);
+  impl_->pages_cached.Set(static_cast<double>(e.pages_cached));
+  impl_->snapshots_used.Set(static_cast<double>(e.snapshots_used));
+  impl_->snapshots_total.Set(static_cast<double>(e.snapshots_total));
+  impl_->host_pages_used.Set(static_cast<double>(e.host_pages_used));
+  impl_->host_pages_total.Set(static_cast<double>(e.host_pages_total));
+  impl_->itl_target.Set(e.itl_target_seconds);
+  impl_->prefill_limit.Set(static_cast<double>(e.prefill_limit));
+  impl_->prefill_budget.Set(static_cast<double>(e.prefill_budget));
+  for (const auto& [reason, total] : e.misses) Impl::raise(impl_->misses.Add({{"reason", reason}}), total);
+  Impl::raise(impl_->evicted, e.evicted_pages);
+  Impl::raise(impl_->host_hits, e.host_hits);
+  Impl::raise(impl_->preemptions, e.preemptions);
   Impl::raise(impl_->steps, e.steps);
   Impl::raise(impl_->prompt, e.prompt_tokens);
   Impl::raise(impl_->cached, e.cached_tokens);

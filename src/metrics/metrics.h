@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace godwit::metrics {
@@ -31,6 +32,18 @@ struct EngineSnapshot {
   uint64_t prompt_tokens = 0;
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+  std::vector<std::pair<std::string, uint64_t>> misses;  // reason ▶ requests, every reason each time
+  uint64_t evicted_pages = 0;
+  uint64_t host_hits = 0;
+  uint64_t preemptions = 0;
+  int64_t pages_cached = 0;
+  int64_t snapshots_used = 0;
+  int64_t snapshots_total = 0;
+  int64_t host_pages_used = 0;
+  int64_t host_pages_total = 0;
+  double itl_target_seconds = 0;
+  int64_t prefill_limit = 0;   // prompt rows a step may carry
+  int64_t prefill_budget = 0;  // that the last step with prompts was allowed
   int64_t connections = 0;
   double silent_seconds = 0;  // since the engine last made progress
   std::vector<AdjustedSetting> adjusted;

@@ -72,14 +72,11 @@ bool Scheduler::add(std::unique_ptr<Sequence> s) {
 void Scheduler::sweep() {
   const int64_t now = clock_.now_ns();
   const auto overdue = [&](const Sequence& s) { return s.deadline_ns != 0 && now > s.deadline_ns; };
-  const auto late = [] {
-    return Error{ErrorCode::request_timeout, "the request's deadline passed before it was finished", {}};
-  };
   for (size_t i = running_.size(); i-- > 0;) {
     if (running_[i]->cancelled) {
-      end(*running_[i], FinishReason::cancelled, -1, std::nullopt);
+      end(*running_[i], FinishReason::cancelled, -1, Failure::none);
     } else if (overdue(*running_[i])) {
-      end(*running_[i], FinishReason::error, -1, late());
+      end(*running_[i], FinishReason::error, -1, Failure::deadline);
     }
   }
   for (size_t n = window(); n-- > 0;) {
@@ -93,9 +90,9 @@ void Scheduler::sweep() {
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(looked_at_));
     cache_.release(s->lease);  // what it may have on the host
     if (cancelled) {
-      listener_.on_end(std::move(s), FinishReason::cancelled, -1, std::nullopt);
+      listener_.on_end(std::move(s), FinishReason::cancelled, -1, Failure::none);
     } else {
-      listener_.on_end(std::move(s), FinishReason::error, -1, late());
+      listener_.on_end(std::move(s), FinishReason::error, -1, Failure::deadline);
     }
   }
 }
@@ -222,7 +219,7 @@ void Scheduler::plan_prefill(StepPlan& plan) {
     if (shortest == nullptr || left(*s) < left(*shortest)) shortest = s.get();
   }
   if (first == nullptr) return;
-  int64_t budget = cost_.prompt_rows(plan.rows());
+  int64_t budget = prefill_budget_ = cost_.prompt_rows(plan.rows());
   if (shortest != first) {
     const int64_t turn = plan.step % 2 == 0 ? 0 : cache::kPageTokens - 1;
     budget -= add_slice(plan, *shortest, (budget / 2 + turn) / cache::kPageTokens * cache::kPageTokens);
@@ -311,40 +308,37 @@ void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::s
     if (p.sampled_rows == 0) continue;
     const sample::Sampled& d = drawn[next_draw++];
     if (!d.finite) {
-      end(s, FinishReason::error, -1,
-          Error{ErrorCode::internal,
-                "the model gave no finite logits for this request; other requests are not affected",
-                {}});
+      end(s, FinishReason::error, -1, Failure::not_finite);
       continue;
     }
     if (s.first_token_ns == 0) s.first_token_ns = clock_.now_ns();
     s.tokens.push_back(d.id);
     listener_.on_token(s, d);
     if (stops(s, d.id)) {
-      end(s, FinishReason::stop, d.id, std::nullopt);
+      end(s, FinishReason::stop, d.id, Failure::none);
     } else if (s.completion_tokens() >= s.max_tokens || s.size() >= limits_.context) {
-      end(s, FinishReason::length, -1, std::nullopt);
+      end(s, FinishReason::length, -1, Failure::none);
     }
   }
 }
 
-void Scheduler::end(Sequence& ended, FinishReason reason, int32_t stop_id, std::optional<Error> error) {
+void Scheduler::end(Sequence& ended, FinishReason reason, int32_t stop_id, Failure failure) {
   const auto at =
       std::find_if(running_.begin(), running_.end(), [&](const auto& s) { return s.get() == &ended; });
   std::unique_ptr<Sequence> s = std::move(*at);
   running_.erase(at);
   by_slot_[static_cast<size_t>(s->lease.slot)] = nullptr;
   cache_.release(s->lease);
-  listener_.on_end(std::move(s), reason, stop_id, std::move(error));
+  listener_.on_end(std::move(s), reason, stop_id, failure);
 }
 
-void Scheduler::fail_all(const Error& error) {
-  while (!running_.empty()) end(*running_.back(), FinishReason::error, -1, error);
+void Scheduler::fail_all(Failure failure) {
+  while (!running_.empty()) end(*running_.back(), FinishReason::error, -1, failure);
   while (!waiting_.empty()) {
     std::unique_ptr<Sequence> s = std::move(waiting_.back());
     waiting_.pop_back();
     cache_.release(s->lease);
-    listener_.on_end(std::move(s), FinishReason::error, -1, error);
+    listener_.on_end(std::move(s), FinishReason::error, -1, failure);
   }
 }
 

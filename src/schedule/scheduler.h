@@ -11,12 +11,10 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/error.h"
 #include "cache/cache.h"
 #include "schedule/sequence.h"
 #include "schedule/step_cost.h"
@@ -51,7 +49,7 @@ class Listener {
   virtual void on_token(Sequence& sequence, const sample::Sampled& drawn) = 0;
   // Takes the sequence: its lease is already returned.
   virtual void on_end(std::unique_ptr<Sequence> sequence, FinishReason reason, int32_t stop_id,
-                      std::optional<Error> error) = 0;
+                      Failure failure) = 0;
 };
 
 class Scheduler {
@@ -70,8 +68,8 @@ class Scheduler {
   // the step took. `damaged`: slots whose copy from the host tier failed its checksum; their requests are
   // computed again from nothing.
   void apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged = {});
-  // Ends everything with `error`: the engine is dying or its drain deadline has passed.
-  void fail_all(const Error& error);
+  // Ends everything: the engine is dying or its drain deadline has passed.
+  void fail_all(Failure failure);
 
   // Every running sequence, and the part of the waiting line that the next plan() looks at: a line of a
   // thousand is seen once in 16 steps, and a step costs the same however long it is.
@@ -83,6 +81,8 @@ class Scheduler {
   int64_t running() const { return static_cast<int64_t>(running_.size()); }
   int64_t waiting() const { return static_cast<int64_t>(waiting_.size()); }
   uint64_t preemptions() const { return preemptions_; }
+  // Prompt rows that the last step with prompts was allowed.
+  int64_t prefill_budget() const { return prefill_budget_; }
   bool idle() const { return running_.empty() && waiting_.empty(); }
 
  private:
@@ -99,7 +99,7 @@ class Scheduler {
   int64_t slice_end(const Sequence& s, int64_t budget) const;
   int64_t add_slice(StepPlan& plan, Sequence& s, int64_t budget);
   void add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int64_t rows);
-  void end(Sequence& s, FinishReason reason, int32_t stop_id, std::optional<Error> error);
+  void end(Sequence& s, FinishReason reason, int32_t stop_id, Failure failure);
   bool stops(const Sequence& s, int32_t id) const;
 
   ScheduleLimits limits_;
@@ -113,6 +113,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<Sequence*> by_slot_;  // [slots] whose it is
   uint64_t preemptions_ = 0;
+  int64_t prefill_budget_ = 0;
   size_t looked_at_ = 0;       // where in the waiting line the next sweep starts
   uint64_t refused_ = 0;       // number of the head of the line when it did not fit …
   int64_t refused_pages_ = 0;  // … into so many pages

@@ -18,6 +18,16 @@ enum class FinishReason : uint8_t {
   error,
 };
 
+// With FinishReason::error. A code and no text: the engine thread allocates nothing, words are made by
+// whoever reads them.
+enum class Failure : uint8_t {
+  none,
+  deadline,     // the request's own
+  not_finite,   // a row of it gave no finite logits
+  shut_down,    // the drain deadline of the server passed
+  engine_died,  // the one fatal path (design §6)
+};
+
 struct Sequence {
   uint64_t number = 0;          // unique in this process
   std::vector<int32_t> tokens;  // prompt, forced ids, then drawn ids; capacity = prompt + max_tokens

@@ -33,6 +33,13 @@ int64_t now_ns() {
   return SteadyClock().now_ns();
 }
 
+// Also where IPv4 arrives on an IPv6 socket.
+bool is_loopback(const asio::ip::address& address) {
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+  return address.is_loopback();
+}
+
 class Connection final : public ResponseWriter,
                          public IoThread::Resident,
                          public std::enable_shared_from_this<Connection> {
@@ -54,6 +61,7 @@ class Connection final : public ResponseWriter,
     socket_.non_blocking(true, ignored);
     const auto peer = socket_.remote_endpoint(ignored);
     peer_ = ignored ? "?" : peer.address().to_string();
+    from_loopback_ = !ignored && is_loopback(peer.address());
     set_read_deadline(host_->limits.idle_ms);
     read();
   }
@@ -106,6 +114,7 @@ class Connection final : public ResponseWriter,
   asio::steady_timer timer_;
   std::shared_ptr<ConnectionHost> host_;
   std::string peer_;
+  bool from_loopback_ = false;
 
   State state_ = State::reading;
   RequestReader reader_;
@@ -197,6 +206,7 @@ void Connection::feed() {
   close_after_ = !reader_.keep_alive() || host_->closing.load();
   HttpRequest request = reader_.take();
   request.peer = peer_;
+  request.from_loopback = from_loopback_;
   request.received_ns = received_ns_ = now_ns();
   request_id_ = request.id;
   body_phase_ = false;

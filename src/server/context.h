@@ -30,6 +30,7 @@ struct ServerContext {
   std::function<int64_t()> connections = [] { return int64_t{0}; };
 
   std::atomic<bool> draining{false};
+  bool has_admin_port = false;  // admin routes are there and nowhere else
 
   std::shared_ptr<const ServingModel> model() const { return model_.load(std::memory_order_acquire); }
   void set_model(std::shared_ptr<const ServingModel> model) {

@@ -155,8 +155,7 @@ void Generation::deliver(size_t index) {
   if (batch_.end && !output.stopped() &&
       (batch_.end->reason == engine::FinishReason::error ||
        batch_.end->reason == engine::FinishReason::cancelled)) {
-    return fail(
-        batch_.end->error.value_or(Error{ErrorCode::unavailable, "the generation was cancelled", ""}));
+    return fail(engine::error_of(*batch_.end));
   }
   if (!batch_.end && !output.stopped()) return;
   if (!batch_.end) choice.sink->cancel();
@@ -224,11 +223,17 @@ Usage Generation::usage() const {
   return u;
 }
 
-// Members after "choices" of the last chunk and of the body: usage, and the extension "timings".
+// Members after "choices" of the last chunk and of the body: usage, and the extensions "prefix_cache" (of the
+// first prompt) and "timings".
 void Generation::append_tail(std::string& out) const {
   const Usage u = usage();
   out += ",\"usage\":";
   append_usage(out, u);
+  fmt::format_to(std::back_inserter(out), R"(,"prefix_cache":{{"cached_tokens":{},"miss":"{}")",
+                 start_.cached_tokens, cache::miss_name(start_.miss));
+  if (start_.miss == engine::MissReason::first_difference)
+    fmt::format_to(std::back_inserter(out), R"(,"first_difference_at":{})", start_.first_difference_at);
+  out += "}";
   const double decode = seconds(last_token_ns_ - first_token_ns_);
   fmt::format_to(std::back_inserter(out),
                  R"(,"timings":{{"queued_ms":{:.3f},"first_token_ms":{:.3f},"tokens_per_second":{:.2f}}}}})",
@@ -260,20 +265,7 @@ void Generation::cancel_all() {
 
 // Why the rest of the prompt was not in the cache (design §9).
 std::string miss_word(const engine::Start& start) {
-  switch (start.miss) {
-    case engine::MissReason::none:
-      return "none";
-    case engine::MissReason::disabled:
-      return "disabled";
-    case engine::MissReason::too_short:
-      return "too_short";
-    case engine::MissReason::no_snapshot:
-      return "no_snapshot";
-    case engine::MissReason::evicted:
-      return "evicted";
-    case engine::MissReason::first_difference:
-      break;
-  }
+  if (start.miss != engine::MissReason::first_difference) return std::string(cache::miss_name(start.miss));
   return fmt::format("first_difference_at_{}", start.first_difference_at);
 }
 

@@ -20,9 +20,11 @@ struct HttpRequest {
   std::string path;  // normalised: no query, no double or trailing slash, "%2F" and the like decoded
   Headers headers;   // names in lower case
   std::string body;
-  std::string id;           // the client's x-request-id, or one drawn here
-  std::string peer;         // address, for the log
-  int64_t received_ns = 0;  // SteadyClock, when the header was complete
+  std::string id;              // the client's x-request-id, or one drawn here
+  std::string peer;            // address, for the log
+  bool from_loopback = false;  // the peer is this machine
+  bool admin_port = false;     // it came in by --admin-port
+  int64_t received_ns = 0;     // SteadyClock, when the header was complete
 
   // Value of the first header of that (lower-case) name; empty when missing.
   std::string_view header(std::string_view name) const;

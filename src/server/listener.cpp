@@ -102,7 +102,7 @@ Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handle
   if (!ec) impl->acceptor->bind(endpoint, ec);
   if (!ec) impl->acceptor->listen(asio::socket_base::max_listen_connections, ec);
   if (ec) {
-    return make_error(ErrorCode::unavailable, "--port", "cannot listen on {}:{}: {}", options.host,
+    return make_error(ErrorCode::unavailable, options.port_flag, "cannot listen on {}:{}: {}", options.host,
                       options.port, ec.message());
   }
   impl->accept();

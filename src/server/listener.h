@@ -15,7 +15,8 @@ class Listener {
  public:
   struct Options {
     std::string host = "127.0.0.1";
-    uint16_t port = 8000;  // 0: any free one
+    uint16_t port = 8000;              // 0: any free one
+    std::string port_flag = "--port";  // what an error calls it
     int threads = 2;
     HttpLimits limits;
   };

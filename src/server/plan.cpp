@@ -91,6 +91,7 @@ void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<in
   request.prompt_index = static_cast<uint32_t>(prompt_index);
   request.choice_index = static_cast<uint32_t>(choice_index);
   request.priority = fields.priority;
+  if (fields.timeout_ms > 0) request.deadline_ns = plan.received_ns + fields.timeout_ms * 1'000'000;
   request.cache_salt = fields.cache_salt;
   plan.outputs.push_back(std::move(output));
 }

@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kMaxStopStrings = 16;
 constexpr size_t kMaxStopBytes = 4096;
 constexpr size_t kMaxStopIds = 256;
+constexpr int64_t kMostTimeoutMs = 86'400'000;  // a day
 constexpr size_t kMaxBias = static_cast<size_t>(engine::kMaxLogitBias);
 
 void read_stop(Fields& fields, CommonFields& out, int32_t vocabulary) {
@@ -104,6 +105,7 @@ CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   out.stop.min_tokens = fields.integer("min_tokens", 0, limits.context).value_or(0);
   out.n = static_cast<int32_t>(fields.integer("n", 1, kMaxChoices).value_or(1));
   out.priority = static_cast<int32_t>(fields.integer("priority", -1'000'000, 1'000'000).value_or(0));
+  out.timeout_ms = fields.integer("timeout_ms", 1, kMostTimeoutMs).value_or(0);
   if (const std::string* salt = fields.string("cache_salt")) out.cache_salt = hash_bytes(*salt);
   const bool completion = fields.has("max_completion_tokens");
   const auto max_tokens = fields.integer("max_tokens", 1, any);

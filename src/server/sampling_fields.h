@@ -25,6 +25,7 @@ struct CommonFields {
   bool include_usage = false;
   bool continuous_usage = false;
   int32_t priority = 0;
+  int64_t timeout_ms = 0;  // from the request's arrival; 0 = none
   uint64_t cache_salt = 0;
 };
 

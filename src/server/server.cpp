@@ -22,12 +22,25 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
     context.metrics.count_response("refused", info(error.code).http_status);
     return error_response(error);
   };
-  GODWIT_ASSIGN(server->listener_, Listener::start(options.http, std::move(handler), std::move(refused)));
+  context.has_admin_port = options.admin_port.has_value();
+  GODWIT_ASSIGN(server->listener_, Listener::start(options.http, handler, refused));
+  if (options.admin_port) {
+    Listener::Options admin = options.http;
+    admin.port = *options.admin_port;
+    admin.port_flag = "--admin-port";
+    admin.threads = 1;
+    auto admin_handler = [handler](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
+      request.admin_port = true;
+      handler(std::move(request), writer);
+    };
+    GODWIT_ASSIGN(server->admin_, Listener::start(admin, std::move(admin_handler), refused));
+  }
   context.connections = [listener = server->listener_.get()] { return listener->connections(); };
   return server;
 }
 
 Server::~Server() {
+  if (admin_) admin_->stop();
   if (listener_) listener_->stop();
   context_->workers.stop();  // their jobs hold connections, which end before the threads they live on
 }
@@ -35,6 +48,7 @@ Server::~Server() {
 void Server::drain(int64_t timeout_ms) {
   context_->draining = true;
   listener_->begin_closing();
+  if (admin_) admin_->begin_closing();
   const SteadyClock clock;
   if (const auto model = context_->model()) {
     model->service->drain(clock.now_ns() + timeout_ms * 1'000'000);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "server/context.h"
@@ -13,6 +14,8 @@ namespace godwit::server {
 
 struct ServerOptions {
   Listener::Options http;
+  std::optional<uint16_t>
+      admin_port;  // a second one, on the same address, for admin routes alone; 0: any free
   int text_threads = 2;
   size_t text_waiting = 1024;
   std::string build;
@@ -26,6 +29,7 @@ class Server {
   ~Server();  // cuts what is still open; drain() first
 
   uint16_t port() const { return listener_->port(); }
+  uint16_t admin_port() const { return admin_ ? admin_->port() : 0; }
   void set_progress(LoadProgress progress) { context_->set_progress(std::move(progress)); }
   void set_model(std::shared_ptr<const ServingModel> model) { context_->set_model(std::move(model)); }
 
@@ -40,6 +44,7 @@ class Server {
 
   std::unique_ptr<ServerContext> context_;
   std::unique_ptr<Listener> listener_;  // after the context: its threads use it
+  std::unique_ptr<Listener> admin_;     // likewise; only with an admin port
 };
 
 }  // namespace godwit::server

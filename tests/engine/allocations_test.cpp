@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/allocation.h"
+#include "base/fault.h"
 #include "engine/engine.h"
 
 extern "C" {
@@ -110,6 +111,7 @@ class Load {
       tokens_ += static_cast<int64_t>(s.batch.tokens.size());
       if (s.batch.end) {
         ++ends_[static_cast<size_t>(s.batch.end->reason)];
+        ++failures_[static_cast<size_t>(s.batch.end->failure)];
         s.sink.reset();
       } else if (random_() % 1000 == 0) {
         s.sink->cancel();
@@ -117,6 +119,7 @@ class Load {
     }
   }
   int64_t ends(FinishReason reason) const { return ends_[static_cast<size_t>(reason)]; }
+  int64_t failures(Failure failure) const { return failures_[static_cast<size_t>(failure)]; }
   int64_t tokens() const { return tokens_; }
 
  private:
@@ -146,6 +149,7 @@ class Load {
     if (random_() % 5 == 0) r.forced.assign(3 + random_() % 100, 17);
     r.stop.max_tokens = static_cast<int64_t>(r.forced.size()) + 1 + random_() % 500;
     r.stop.ignore_eos = random_() % 2 == 0;
+    if (random_() % 20 == 0) r.deadline_ns = SteadyClock().now_ns() + 1'000'000 * (1 + random_() % 200);
     s.sink = std::make_shared<TokenSink>(64, [] {});
     r.sink = s.sink;
     if (engine_.submit(std::move(r)).ok()) return true;
@@ -157,6 +161,7 @@ class Load {
   std::mt19937 random_{7};
   std::vector<Stream> streams_;
   int64_t ends_[4] = {};
+  int64_t failures_[5] = {};
   int64_t tokens_ = 0;
 };
 
@@ -173,9 +178,11 @@ TEST(Allocations, NoneOnEngineAndRankThreadsInTenThousandMixedSteps) {
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   Load load(**engine);
   constexpr uint64_t kSteps = 10'000;
+  int64_t turns = 0;
   Status status = (*engine)->status();
   while (status.steps < kSteps && status.health == Health::ready) {
     load.turn();
+    if (++turns % 500 == 0) fault::arm("engine.nan", 0, 1);
     std::this_thread::sleep_for(std::chrono::microseconds(500));
     status = (*engine)->status();
   }
@@ -186,7 +193,10 @@ TEST(Allocations, NoneOnEngineAndRankThreadsInTenThousandMixedSteps) {
   EXPECT_GT(load.ends(FinishReason::length), 50);
   EXPECT_GT(load.ends(FinishReason::stop), 5);
   EXPECT_GT(load.ends(FinishReason::cancelled), 5);
-  EXPECT_EQ(load.ends(FinishReason::error), 0);
+  EXPECT_GT(load.failures(Failure::deadline), 5);
+  EXPECT_GT(load.failures(Failure::not_finite), 1);
+  EXPECT_EQ(load.ends(FinishReason::error),
+            load.failures(Failure::deadline) + load.failures(Failure::not_finite));
   EXPECT_GT(status.cached_tokens, 10'000u);
 }
 

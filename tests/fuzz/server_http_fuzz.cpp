@@ -28,6 +28,9 @@ class NoService final : public engine::Service {
   const engine::Info& info() const override { return info_; }
   engine::Status status() const override { return {}; }
   void drain(int64_t) override {}
+  void flush_cache(std::function<void(const Result<engine::Flushed>&)> done) override {
+    done(engine::Flushed{});
+  }
 
  private:
   engine::Info info_;

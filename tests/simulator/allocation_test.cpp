@@ -35,10 +35,12 @@ class Shelf final : public schedule::Listener {
   void on_admit(schedule::Sequence&) override {}
   void on_token(schedule::Sequence&, const sample::Sampled&) override {}
   void on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason, int32_t,
-              std::optional<Error>) override {
+              schedule::Failure failure) override {
+    ++failures[static_cast<size_t>(failure)];
     ended.push_back(std::move(s));
   }
   std::vector<std::unique_ptr<schedule::Sequence>> ended;
+  int64_t failures[5] = {};  // by Failure
 };
 
 TEST(EngineThread, PlansAndAppliesWithoutAllocating) {
@@ -62,13 +64,13 @@ TEST(EngineThread, PlansAndAppliesWithoutAllocating) {
   for (int step = 0; step < 30'000; ++step) {
     std::unique_ptr<schedule::Sequence> next;
     if (scheduler.waiting() < 6) next = traffic.next(++made, clock.now_ns()).sequence;
-    if (next) next->deadline_ns = 0;  // an error text may be allocated
     scheduler.for_each([&](schedule::Sequence& s) { s.cancelled = s.cancelled || traffic.one_in(5000); });
     counting = true;
     if (next) scheduler.add(std::move(next));
     scheduler.plan(plan);
     counting = false;
     model.run(plan, drawn);
+    if (!drawn.empty() && traffic.one_in(2000)) drawn[0].finite = 0;
     clock.advance_ns(10'000'000);
     counting = true;
     if (!plan.empty()) scheduler.apply(plan, drawn.data());
@@ -83,6 +85,8 @@ TEST(EngineThread, PlansAndAppliesWithoutAllocating) {
   }
   EXPECT_GT(ended, 100);
   EXPECT_GT(cached, 0);
+  EXPECT_GT(shelf.failures[static_cast<size_t>(schedule::Failure::deadline)], 0);
+  EXPECT_GT(shelf.failures[static_cast<size_t>(schedule::Failure::not_finite)], 0);
   EXPECT_GT(cache.evictions(), 0u);
   EXPECT_GT(scheduler.preemptions(), 0u);
 }

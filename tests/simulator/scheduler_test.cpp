@@ -141,7 +141,7 @@ TEST(Scheduler, DeadlinesEndRunningAndWaitingRequests) {
   }
   for (int i = 0; i < 30; ++i) w.step();
   ASSERT_EQ(w.ended.size(), 2u);
-  for (const auto& [number, e] : w.ended) EXPECT_TRUE(e.error);
+  for (const auto& [number, e] : w.ended) EXPECT_EQ(e.failure, schedule::Failure::deadline);
   EXPECT_EQ(w.cache().pages_used(), 0);
 }
 

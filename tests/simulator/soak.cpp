@@ -79,12 +79,12 @@ class Soak final : public schedule::Listener {
     c.reading = true;
   }
 
-  void on_end(std::unique_ptr<Sequence> s, FinishReason reason, int32_t,
-              std::optional<Error> error) override {
+  void on_end(std::unique_ptr<Sequence> s, FinishReason reason, int32_t, schedule::Failure failure) override {
     const auto at = clients_.find(s->number);
     require(at != clients_.end(), "a request ended twice");
     require(!s->lease.held(), "a request ended with a lease");
-    require((reason == FinishReason::error) == error.has_value(), "an end without its reason");
+    require((reason == FinishReason::error) == (failure != schedule::Failure::none),
+            "an end without its reason");
     const Client c = at->second;
     clients_.erase(at);
     report_.preemptions += s->preemptions;
@@ -102,9 +102,10 @@ class Soak final : public schedule::Listener {
         ++report_.cancelled;
         break;
       case FinishReason::error:
-        if (error->code == ErrorCode::request_timeout) {
+        if (failure == schedule::Failure::deadline) {
           ++report_.overdue;
         } else {
+          require(failure == schedule::Failure::not_finite, "a request failed for another reason");
           require(s->number == poisoned_, "a request failed that had finite logits");
           ++report_.not_finite;
         }

@@ -18,7 +18,7 @@ struct Ended {
   schedule::FinishReason reason = schedule::FinishReason::stop;
   std::vector<int32_t> tokens;  // prompt and drawn
   int64_t prompt = 0;
-  bool error = false;
+  schedule::Failure failure = schedule::Failure::none;
 };
 
 class World final : public schedule::Listener {
@@ -83,8 +83,8 @@ class World final : public schedule::Listener {
   }
   void on_token(schedule::Sequence&, const sample::Sampled&) override { ++tokens; }
   void on_end(std::unique_ptr<schedule::Sequence> s, schedule::FinishReason reason, int32_t,
-              std::optional<Error> error) override {
-    ended[s->number] = {reason, std::move(s->tokens), s->prompt_tokens, error.has_value()};
+              schedule::Failure failure) override {
+    ended[s->number] = {reason, std::move(s->tokens), s->prompt_tokens, failure};
   }
 
   schedule::Scheduler& scheduler() { return scheduler_; }

@@ -21,6 +21,8 @@ void get_metrics(ServerContext& context, HttpRequest&& request, const Writer& wr
 void get_server_info(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_version(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_page(ServerContext& context, HttpRequest&& request, const Writer& writer);
+// admin.cpp
+void post_flush_cache(ServerContext& context, HttpRequest&& request, const Writer& writer);
 // tokenize.cpp
 void post_tokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void post_detokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);

@@ -24,6 +24,20 @@ metrics::EngineSnapshot snapshot(const ServerContext& context) {
   out.prompt_tokens = status.prompt_tokens;
   out.cached_tokens = status.cached_tokens;
   out.generated_tokens = status.generated_tokens;
+  // `none` is no miss.
+  for (size_t i = 1; i < cache::kMissReasons; ++i)
+    out.misses.emplace_back(cache::miss_name(static_cast<cache::MissReason>(i)), status.misses[i]);
+  out.evicted_pages = status.evicted_pages;
+  out.host_hits = status.host_hits;
+  out.preemptions = status.preemptions;
+  out.pages_cached = status.pages_cached;
+  out.snapshots_used = status.snapshots_used;
+  out.snapshots_total = info.snapshots;
+  out.host_pages_used = status.host_pages_used;
+  out.host_pages_total = info.host_pages;
+  out.itl_target_seconds = static_cast<double>(info.itl_target_ms) * 1e-3;
+  out.prefill_limit = info.prefill_tokens;
+  out.prefill_budget = status.prefill_budget;
   out.silent_seconds = static_cast<double>(SteadyClock().now_ns() - status.last_progress_ns) * 1e-9;
   for (const engine::Adjustment& a : info.adjustments)
     out.adjusted.push_back({a.setting, a.requested, a.effective});
@@ -45,6 +59,17 @@ Json adjusted_json(const engine::Info& info) {
                                 {"effective", a.effective},
                                 {"reason", a.reason}}));
   return out;
+}
+
+Json prefix_cache_json(const engine::Status& status) {
+  JsonObject misses;
+  for (size_t i = 1; i < cache::kMissReasons; ++i)
+    misses.set(cache::miss_name(static_cast<cache::MissReason>(i)), status.misses[i]);
+  return Json::object({{"query_tokens", status.prompt_tokens},
+                       {"hit_tokens", status.cached_tokens},
+                       {"host_hits", status.host_hits},
+                       {"evicted_pages", status.evicted_pages},
+                       {"misses", std::move(misses)}});
 }
 
 }  // namespace
@@ -72,7 +97,10 @@ void get_server_info(ServerContext& context, HttpRequest&&, const Writer& writer
                               {"max_sequences", e.max_sequences},
                               {"max_waiting", e.max_waiting},
                               {"pages", e.pages},
+                              {"snapshots", e.snapshots},
+                              {"host_pages", e.host_pages},
                               {"prefill_tokens", e.prefill_tokens},
+                              {"itl_target_ms", e.itl_target_ms},
                               {"weight_bytes", e.weight_bytes},
                               {"cache_bytes", e.cache_bytes},
                               {"workspace_bytes", e.workspace_bytes},
@@ -82,6 +110,14 @@ void get_server_info(ServerContext& context, HttpRequest&&, const Writer& writer
                               {"waiting", s.waiting},
                               {"pages_used", s.pages_used},
                               {"slots_used", s.slots_used},
+                              {"pages_cached", s.pages_cached},
+                              {"snapshots_used", s.snapshots_used},
+                              {"host_pages_used", s.host_pages_used},
+                              {"host_snapshots_used", s.host_snapshots_used},
+                              {"host_slots_used", s.host_slots_used},
+                              {"prefill_budget", s.prefill_budget},
+                              {"prefix_cache", prefix_cache_json(s)},
+                              {"preemptions", s.preemptions},
                               {"steps", s.steps}}),
                 JsonStyle::compact());
   } else {

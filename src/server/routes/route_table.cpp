@@ -36,6 +36,24 @@ void not_found(ServerContext& context, const HttpRequest& request, const Writer&
                                    clipped(request.method), clipped(request.path))));
 }
 
+constexpr bool kAdmin = true;
+
+// Who may use an admin route. A page of some other site that a browser on this machine shows could post to
+// the loopback, too; it cannot hide where it comes from.
+Result<void> may_administer(const ServerContext& context, const HttpRequest& request) {
+  if (request.admin_port) return {};
+  if (context.has_admin_port)
+    return make_error(ErrorCode::forbidden, "", "{} is served on --admin-port only", clipped(request.path));
+  if (!request.from_loopback)
+    return make_error(ErrorCode::forbidden, "",
+                      "{} is for this machine only, and {} is not it; start the server with --admin-port to "
+                      "administer it from elsewhere",
+                      clipped(request.path), request.peer);
+  if (!request.header("origin").empty())
+    return make_error(ErrorCode::forbidden, "", "{} is not for web pages", clipped(request.path));
+  return {};
+}
+
 }  // namespace
 
 const std::vector<Route>& routes() {
@@ -56,6 +74,7 @@ const std::vector<Route>& routes() {
       {"GET", "/server_info", "server_info", get_server_info},
       {"GET", "/version", "version", get_version},
       {"GET", "/", "page", get_page},
+      {"POST", "/flush_cache", "flush_cache", post_flush_cache, kAdmin},
   };
   return table;
 }
@@ -78,8 +97,13 @@ void dispatch(ServerContext& context, HttpRequest&& request, const Writer& write
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   std::string allowed;
   for (const Route& route : routes()) {
-    if (!matches(route.path, request.path)) continue;
-    if (route.method == method) return route.handle(context, std::move(request), writer);
+    if (!matches(route.path, request.path) || (request.admin_port && !route.admin)) continue;
+    if (route.method == method) {
+      if (route.admin)
+        if (const auto may = may_administer(context, request); !may)
+          return answer(context, route.name, writer, error_response(may.error()));
+      return route.handle(context, std::move(request), writer);
+    }
     allowed += allowed.empty() ? "" : ", ";
     allowed += route.method == "GET" ? "GET, HEAD" : route.method;
   }

@@ -19,6 +19,7 @@ struct Route {
   std::string_view path;    // a trailing "/*" takes any rest that is not empty
   std::string_view name;    // in metrics and the log
   void (*handle)(ServerContext&, HttpRequest&&, const Writer&);
+  bool admin = false;  // design §12: on --admin-port if there is one, else for loopback peers
 };
 
 const std::vector<Route>& routes();

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
 #include <random>
 
 #include "base/fault.h"
@@ -140,6 +142,73 @@ TEST(Engine, AReaderThatDoesNotReadPausesOnlyItself) {
   EXPECT_EQ(slow.tokens, quick.tokens);
 }
 
+// Asks for a flush and waits for its answer.
+Result<Flushed> flush(Engine& engine) {
+  auto answer = std::make_shared<std::promise<Result<Flushed>>>();
+  auto future = answer->get_future();
+  engine.flush_cache([answer](const Result<Flushed>& flushed) { answer->set_value(flushed); });
+  if (future.wait_for(std::chrono::seconds(30)) == std::future_status::ready) return future.get();
+  return Error{ErrorCode::internal, "no answer", ""};
+}
+
+TEST(Engine, AFlushForgetsWhatNobodyReadsAndSaysHowMuch) {
+  auto engine = start();
+  Reader first, second, held, third;
+  ASSERT_TRUE(engine->submit(request(first, 400, 4)).ok());
+  ASSERT_TRUE(first.read());
+  ASSERT_TRUE(engine->submit(request(second, 400, 4)).ok());
+  ASSERT_TRUE(second.read());
+  EXPECT_EQ(second.start->cached_tokens, 384);
+  EXPECT_EQ(second.start->miss, MissReason::none);
+  // A running request keeps what it holds: its own prompt is another one.
+  ASSERT_TRUE(engine->submit(request(held, 300, 1500, 2)).ok());
+  ASSERT_TRUE(held.read(3));
+  const auto flushed = flush(*engine);
+  ASSERT_TRUE(flushed.ok()) << flushed.error().message;
+  EXPECT_GE(flushed->pages, 6);
+  EXPECT_GE(flushed->snapshots, 1);
+  EXPECT_EQ(flushed->host_bytes, 0) << "there is no host tier";
+  ASSERT_TRUE(engine->submit(request(third, 400, 4)).ok());
+  ASSERT_TRUE(third.read());
+  EXPECT_EQ(third.start->cached_tokens, 0);
+  EXPECT_EQ(third.tokens, first.tokens);
+  held.sink->cancel();
+  ASSERT_TRUE(held.read());
+  EXPECT_GE(engine->status().misses[static_cast<size_t>(MissReason::evicted)], 1u);
+  const auto again = flush(*engine);
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(engine->status().pages_cached, 0);
+}
+
+TEST(Engine, AFlushOfADeadEngineIsRefused) {
+  auto engine = start();
+  Reader reader;
+  fault::arm("engine.step");
+  ASSERT_TRUE(engine->submit(request(reader, 20, 5)).ok());
+  ASSERT_TRUE(reader.read());
+  fault::disarm_all();
+  const auto refused = flush(*engine);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::unavailable);
+}
+
+TEST(Engine, ADeadlineEndsARequestInWordsWithNumbers) {
+  auto engine = start();
+  Reader reader;
+  Request r = request(reader, 20, 2000);
+  r.deadline_ns = SteadyClock().now_ns() + 50'000'000;
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(reader.read());
+  if (reader.end->reason != FinishReason::length) {  // a machine that draws 2,000 tokens in 50 ms
+    EXPECT_EQ(reader.end->failure, Failure::deadline);
+    const Error error = error_of(*reader.end);
+    EXPECT_EQ(error.code, ErrorCode::request_timeout);
+    EXPECT_NE(error.message.find(std::to_string(reader.tokens.size()) + " tokens"), std::string::npos)
+        << error.message;
+  }
+  EXPECT_EQ(reader.ends, 1);
+}
+
 TEST(Engine, RefusesWhatCanNeverFitAndWhatIsTooMuchNow) {
   EngineOptions options;
   options.context = 256;
@@ -193,6 +262,8 @@ TEST(Engine, ARowWithoutFiniteLogitsFailsItsRequestAlone) {
   ASSERT_TRUE(bad.read());
   fault::disarm_all();
   EXPECT_EQ(bad.end->reason, FinishReason::error);
+  EXPECT_EQ(bad.end->failure, Failure::not_finite);
+  EXPECT_EQ(error_of(*bad.end).code, ErrorCode::internal);
   ASSERT_TRUE(engine->submit(request(good, 20, 30, 6)).ok());
   ASSERT_TRUE(good.read());
   EXPECT_EQ(good.end->reason, FinishReason::length);

@@ -88,7 +88,7 @@ TEST_F(Health, AStepThatDiedIsWrittenDownAndDrawsTheSameTokensAgain) {
   for (auto& r : cut) {
     ASSERT_TRUE(r->read());
     EXPECT_EQ(r->end->reason, FinishReason::error);
-    EXPECT_EQ(r->end->error->code, ErrorCode::internal);
+    EXPECT_EQ(error_of(*r->end).code, ErrorCode::internal);
   }
   EXPECT_EQ(engine->status().health, godwit::engine::Health::dead);
 

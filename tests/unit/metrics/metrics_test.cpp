@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <limits>
+#include <set>
+#include <sstream>
+
 namespace godwit::metrics {
 namespace {
 
@@ -43,6 +48,43 @@ TEST(Metrics, RequestsAreCountedByRouteCodeAndReason) {
                            "godwit_tool_call_rollbacks_total 1\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// Every name with a type line, when everything that can be counted has been.
+std::set<std::string> exported() {
+  Metrics metrics;
+  metrics.count_response("chat", 200);
+  metrics.count_finish("stop");
+  EngineSnapshot engine;
+  engine.adjusted.push_back({"context", 2, 1});
+  engine.misses.emplace_back("too_short", 1);
+  std::set<std::string> names;
+  std::istringstream text(metrics.text(engine));
+  for (std::string hash, type, name; text >> hash;) {
+    if (hash == "#" && text >> type >> name && type == "TYPE") names.insert(name);
+    text.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return names;
+}
+
+TEST(Metrics, WhatIsDocumentedIsExportedAndViceVersa) {
+  std::ifstream file(std::string(GODWIT_SOURCE_DIR) + "/docs/operations.md");
+  std::set<std::string> documented;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| `godwit_"))  // a row of the table
+      documented.insert(line.substr(3, line.find('`', 3) - 3));
+  EXPECT_EQ(documented, exported());
+}
+
+TEST(Metrics, MissesAreCountedByReason) {
+  Metrics metrics;
+  EngineSnapshot engine;
+  engine.misses = {{"too_short", 4}, {"evicted", 0}};
+  EXPECT_THAT(metrics.text(engine), HasSubstr("godwit_prefix_misses_total{reason=\"too_short\"} 4\n"));
+  engine.misses = {{"too_short", 4}, {"evicted", 2}};
+  const std::string text = metrics.text(engine);
+  EXPECT_THAT(text, HasSubstr("godwit_prefix_misses_total{reason=\"too_short\"} 4\n"));
+  EXPECT_THAT(text, HasSubstr("godwit_prefix_misses_total{reason=\"evicted\"} 2\n"));
 }
 
 TEST(Metrics, WhatNeverHappenedIsNotObserved) {

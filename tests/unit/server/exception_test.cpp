@@ -37,6 +37,9 @@ class ThrowingInfo final : public engine::Service {
     return status;
   }
   void drain(int64_t) override {}
+  void flush_cache(std::function<void(const Result<engine::Flushed>&)> done) override {
+    done(engine::Flushed{});
+  }
 };
 
 TEST(Exceptions, OnATextWorkerAndInAHandler) {

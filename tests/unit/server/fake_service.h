@@ -22,6 +22,8 @@ struct Script {
   engine::FinishReason reason =
       engine::FinishReason::stop;  // after the ids; stop: the last id is the stop id
   int64_t cached_tokens = 0;
+  engine::MissReason miss = engine::MissReason::none;
+  int64_t first_difference_at = -1;
   int64_t fail_after = -1;  // ids before an error ends it; -1: none
   bool hang = false;        // after the ids nothing more happens until it is cancelled
 };
@@ -64,6 +66,12 @@ class FakeService final : public engine::Service {
     s.generated_tokens = pushed_;
     return s;
   }
+  void flush_cache(std::function<void(const Result<engine::Flushed>&)> done) override {
+    ++flushes_;
+    if (health_ == engine::Health::dead) return done(make_error(ErrorCode::unavailable, "", "dead"));
+    done(
+        engine::Flushed{.pages = 7, .snapshots = 2, .host_pages = 5, .host_snapshots = 1, .host_bytes = 640});
+  }
   void drain(int64_t deadline_ns) override {
     health_ = engine::Health::draining;
     while (running_count_ > 0 && SteadyClock().now_ns() < deadline_ns) {
@@ -80,6 +88,7 @@ class FakeService final : public engine::Service {
   std::atomic<int64_t> token_delay_us_{0};
   std::atomic<int64_t> progress_ns_{0};  // 0: now
   std::atomic<int64_t> cancelled_{0};
+  std::atomic<int64_t> flushes_{0};
   std::atomic<int64_t> pushed_{0};
   std::atomic<int64_t> cpu_ns_{0};  // of the fake's own thread
 
@@ -130,8 +139,7 @@ class FakeService final : public engine::Service {
       return true;
     }
     if (cut_) {
-      sink.push_end({.reason = engine::FinishReason::error,
-                     .error = Error{ErrorCode::unavailable, "the server is shutting down", ""}});
+      sink.push_end({.reason = engine::FinishReason::error, .failure = engine::Failure::shut_down});
       return true;
     }
     if (paused_) return false;
@@ -139,11 +147,12 @@ class FakeService final : public engine::Service {
       r.started = true;
       sink.push_start({.prompt_tokens = static_cast<int64_t>(r.request.prompt.size()),
                        .cached_tokens = r.script.cached_tokens,
+                       .miss = r.script.miss,
+                       .first_difference_at = r.script.first_difference_at,
                        .queued_ns = 1000});
     }
     if (r.script.fail_after >= 0 && static_cast<int64_t>(r.next) >= r.script.fail_after) {
-      sink.push_end({.reason = engine::FinishReason::error,
-                     .error = Error{ErrorCode::internal, "the scripted failure", ""}});
+      sink.push_end({.reason = engine::FinishReason::error, .failure = engine::Failure::engine_died});
       return true;
     }
     const size_t limit = std::min(r.script.ids.size(), static_cast<size_t>(r.request.stop.max_tokens));

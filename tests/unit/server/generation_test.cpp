@@ -14,6 +14,7 @@ using ::testing::HasSubstr;
 const char* const kTools =
     R"("tools":[{"type":"function","function":{"name":"get_weather","parameters":{"type":"object","properties":)"
     R"({"city":{"type":"string"},"days":{"type":"integer"}}}}}])";
+const char* const kEngineFailed = "the engine failed while the request was running";
 const char* const kAsk = R"("messages":[{"role":"user","content":"Hi"}])";
 
 std::string body(std::string_view rest) {
@@ -155,6 +156,34 @@ TEST_F(Generation, UsageCountsPromptCachedReasoningAndTheStopId) {
             static_cast<int64_t>(harness_.ids("one two").size()));
 }
 
+TEST_F(Generation, AnswersSayWhyThePromptWasNotCached) {
+  answer_with("</think>one<|user|>");
+  script_.cached_tokens = 64;
+  script_.miss = engine::MissReason::first_difference;
+  script_.first_difference_at = 77;
+  const char* const kWhy =
+      R"("prefix_cache":{"cached_tokens":64,"miss":"first_difference","first_difference_at":77})";
+  EXPECT_THAT(harness_.post("/v1/chat/completions", body("")).body, HasSubstr(kWhy));
+  EXPECT_THAT(
+      harness_.post("/v1/chat/completions", body(R"("stream":true,"stream_options":{"include_usage":true})"))
+          .body,
+      HasSubstr(kWhy));
+  script_.miss = engine::MissReason::none;
+  EXPECT_THAT(harness_.post("/v1/chat/completions", body("")).body,
+              HasSubstr(R"("prefix_cache":{"cached_tokens":64,"miss":"none"})"));
+}
+
+TEST_F(Generation, ATimeoutBecomesTheDeadlineOfTheRequest) {
+  answer_with("</think>one<|user|>");
+  const int64_t before = SteadyClock().now_ns();
+  harness_.post("/v1/chat/completions", body(R"("timeout_ms":250)"));
+  EXPECT_GE(last_.deadline_ns, before + 250'000'000);
+  EXPECT_LE(last_.deadline_ns, SteadyClock().now_ns() + 250'000'000);
+  harness_.post("/v1/chat/completions", body(""));
+  EXPECT_EQ(last_.deadline_ns, 0);
+  EXPECT_EQ(harness_.post("/v1/chat/completions", body(R"("timeout_ms":0)")).status, 400);
+}
+
 TEST_F(Generation, StopStringsEndContentOnlyAndCancelTheEngine) {
   answer_with("STOP here</think>one STOP two three<|user|>");
   script_.hang = true;
@@ -230,12 +259,12 @@ TEST_F(Generation, AnErrorAfterTheFirstByteIsAnEventThenDone) {
   const Answer stream = harness_.post("/v1/chat/completions", body(R"("stream":true)"));
   EXPECT_EQ(stream.status, 200);
   const Streamed got = gather(stream);
-  EXPECT_EQ(got.error, "the scripted failure");
+  EXPECT_EQ(got.error, kEngineFailed);
   EXPECT_TRUE(got.done);
   EXPECT_EQ(got.finish_chunks, 0);
   const Answer whole = harness_.post("/v1/chat/completions", body(""));
   EXPECT_EQ(whole.status, 500);
-  EXPECT_EQ(whole.json().find("error")->find("message")->as_string(), "the scripted failure");
+  EXPECT_EQ(whole.json().find("error")->find("message")->as_string(), kEngineFailed);
 }
 
 TEST_F(Generation, CompletionsGiveRawTextForEveryPromptForm) {
