@@ -34,6 +34,7 @@ class Bed final : public schedule::Listener {
     s->tokens.reserve(static_cast<size_t>(prompt + most));
     for (int64_t i = 0; i < prompt; ++i)
       s->tokens.push_back(static_cast<int32_t>(mix64(like * kMillion + static_cast<uint64_t>(i)) % 150'000));
+    s->keys = cache::block_keys(s->tokens, 0);
     s->prompt_tokens = s->forced_end = prompt;
     s->max_tokens = most;
     s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(prompt + most)));
@@ -131,7 +132,7 @@ void BM_admit(benchmark::State& state) {
   const int64_t prompt = state.range(0);
   cache::Cache cache({.pages = 54'000, .slots = 2, .snapshots = 16});
   auto s = bed.make(prompt, 1, 1);
-  const std::span<const int32_t> ids{s->tokens.data(), static_cast<size_t>(prompt)};
+  const cache::Prompt ids{{s->tokens.data(), static_cast<size_t>(prompt)}, s->keys};
   if (state.range(1) == 1) {
     cache.acquire(ids, prompt + 1, s->lease);
     cache.reserve_snapshot(s->lease, cache::Cache::last_boundary(prompt));
@@ -151,6 +152,49 @@ BENCHMARK(BM_admit)
     ->Args({1'000'000, 0})
     ->Args({1'000'000, 1})
     ->Unit(benchmark::kMicrosecond);
+
+// Making room among so many small cached prefixes, each with a snapshot: a prompt that takes `pages` pages
+// drops as many of them.
+void BM_evict(benchmark::State& state) {
+  Bed bed(2, 1);
+  const auto leaves = static_cast<int32_t>(state.range(0)), pages = static_cast<int32_t>(state.range(1));
+  cache::Cache cache({.pages = leaves + 2, .slots = 3, .snapshots = leaves});
+  uint64_t like = 0;
+  const auto fill = [&](int32_t prefixes) {
+    for (int32_t i = 0; i < prefixes; ++i) {
+      auto s = bed.make(65, 1, ++like);
+      const cache::Prompt prompt{{s->tokens.data(), 65}, s->keys};
+      cache.acquire(prompt, 65, s->lease);
+      cache.reserve_snapshot(s->lease, 64);
+      cache.commit(s->lease, prompt, 64);
+      cache.release(s->lease);
+    }
+  };
+  fill(leaves);
+  auto large = bed.make(63, 64 * pages, 0);
+  const cache::Prompt prompt{{large->tokens.data(), 63}, large->keys};
+  for (auto _ : state) {
+    if (!cache.acquire(prompt, 64 * pages, large->lease)) state.SkipWithError("no room was made");
+    state.PauseTiming();
+    cache.release(large->lease);
+    fill(pages - 1);
+    state.ResumeTiming();
+  }
+}
+BENCHMARK(BM_evict)
+    ->ArgNames({"leaves", "pages"})
+    ->Args({1000, 100})
+    ->Args({100'000, 100})
+    ->Args({100'000, 2000})
+    ->Iterations(20)
+    ->Unit(benchmark::kMicrosecond);
+
+// What the engine thread does not do: the keys of a prompt, made by a text worker.
+void BM_block_keys(benchmark::State& state) {
+  const std::vector<int32_t> ids(static_cast<size_t>(state.range(0)), 7);
+  for (auto _ : state) benchmark::DoNotOptimize(cache::block_keys(ids, 1).data());
+}
+BENCHMARK(BM_block_keys)->Arg(8192)->Arg(1'000'000)->Unit(benchmark::kMicrosecond);
 
 }  // namespace
 }  // namespace godwit

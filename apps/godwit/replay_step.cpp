@@ -17,6 +17,7 @@ struct Options {
   std::string file;
   std::string model;
   int threads = 0;
+  int64_t steps = 1;
 };
 
 int replay(const Options& options) {
@@ -26,9 +27,10 @@ int replay(const Options& options) {
   fmt::print("step {} of {}: {} sequences, {} rows; it died of: {}\n", dump->plan.step, model,
              dump->plan.sequences.size(), dump->plan.rows(), dump->reason);
   if (dump->build != build_id()) fmt::print("note: dumped by {}, replayed by {}\n", dump->build, build_id());
-  const auto replayed = engine::replay_step(*dump, model, options.threads);
+  const auto replayed = engine::replay_step(*dump, model, options.threads, options.steps);
   if (!replayed.ok()) return report_failure(replayed.error());
-  fmt::print("rebuilt {} rows, then the step ran\n", replayed->rebuilt_rows);
+  fmt::print("rebuilt {} rows, then {} of the {} recorded steps ran\n", replayed->rebuilt_rows,
+             replayed->replayed_steps, dump->steps.size());
   size_t next = 0;
   bool finite = true;
   for (const schedule::PlanSequence& p : dump->plan.sequences) {
@@ -61,6 +63,12 @@ void add_replay_step_command(CLI::App& app, std::function<int()>& run) {
   command->add_option("--threads", options->threads, "Compute threads; default: all cores")
       ->type_name("N")
       ->check(CLI::Range(1.0, 1024.0).description(""));
+  command
+      ->add_option("--steps", options->steps,
+                   "Run so many of the last steps as they were sliced; what was before is rebuilt from ids")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 64.0).description(""));
   command->callback([options, &run] { run = [options] { return replay(*options); }; });
 }
 

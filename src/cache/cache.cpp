@@ -7,13 +7,6 @@
 #include "base/fault.h"
 
 namespace godwit::cache {
-namespace {
-
-std::span<const int32_t> block(std::span<const int32_t> prompt, int64_t index) {
-  return prompt.subspan(static_cast<size_t>(index * kPageTokens), kPageTokens);
-}
-
-}  // namespace
 
 std::string_view miss_name(MissReason reason) {
   static constexpr std::array<std::string_view, kMissReasons> kNames = {
@@ -36,13 +29,13 @@ Cache::Cache(const CacheSizes& sizes)
 }
 
 // Appends the device's blocks of the prompt to lease.pages, and looks whether the host reaches further.
-Cache::Found Cache::look_up(std::span<const int32_t> prompt, Lease& lease) {
+Cache::Found Cache::look_up(const Prompt& prompt, Lease& lease) {
   Found found;
-  const int64_t limit = last_boundary(static_cast<int64_t>(prompt.size())) / kPageTokens;
+  const int64_t limit = last_boundary(static_cast<int64_t>(prompt.ids.size())) / kPageTokens;
   if (!reuse_ || limit == 0) return found;
   int32_t at = kNone;
   for (; found.matched < limit; ++found.matched) {
-    const int32_t next = tree_.find(at, lease.salt, block(prompt, found.matched));
+    const int32_t next = tree_.find(at, prompt.key(found.matched), prompt.block(found.matched));
     if (next == kNone) break;
     at = next;
     lease.pages.push_back(at);
@@ -50,12 +43,12 @@ Cache::Found Cache::look_up(std::span<const int32_t> prompt, Lease& lease) {
   }
   if (found.usable == limit || !host_.enabled()) return found;
   host_path_.clear();
-  const HostTier::Hit hit = host_.find(prompt, limit, lease.salt, host_path_);
+  const HostTier::Hit hit = host_.find(prompt, limit, host_path_);
   if (hit.blocks > found.usable) found.host = hit;
   return found;
 }
 
-void Cache::explain(std::span<const int32_t> prompt, int64_t limit, const Found& found, Lease& lease) const {
+void Cache::explain(const Prompt& prompt, int64_t limit, const Found& found, Lease& lease) const {
   lease.first_difference_at = -1;
   const int32_t last = found.matched > 0 ? lease.pages[static_cast<size_t>(found.matched) - 1] : kNone;
   const int64_t usable = std::max(found.usable, found.host.blocks);
@@ -67,19 +60,18 @@ void Cache::explain(std::span<const int32_t> prompt, int64_t limit, const Found&
     lease.miss = MissReason::none;
   } else if (found.matched > usable) {
     lease.miss = MissReason::no_snapshot;
-  } else if (tree_.dropped(last, lease.salt, block(prompt, found.matched))) {
+  } else if (tree_.dropped(prompt.key(found.matched))) {
     lease.miss = MissReason::evicted;
   } else {
     lease.miss = MissReason::first_difference;
-    lease.first_difference_at =
-        found.matched * kPageTokens + tree_.common(last, block(prompt, found.matched));
+    lease.first_difference_at = found.matched * kPageTokens + tree_.common(last, prompt.block(found.matched));
   }
 }
 
-bool Cache::acquire(std::span<const int32_t> prompt, int64_t tokens, Lease& lease) {
+bool Cache::acquire(const Prompt& prompt, int64_t tokens, Lease& lease) {
   GODWIT_ASSERT(!lease.held() && lease.pages.empty());
   if (slots_.available() == 0) return false;
-  const int64_t limit = last_boundary(static_cast<int64_t>(prompt.size())) / kPageTokens;
+  const int64_t limit = last_boundary(static_cast<int64_t>(prompt.ids.size())) / kPageTokens;
   const Found found = look_up(prompt, lease);
   explain(prompt, limit, found, lease);
   const bool from_host = found.host.blocks > 0;
@@ -208,20 +200,20 @@ int32_t Cache::reserve_snapshot(Lease& lease, int64_t position) {
   return lease.pending;
 }
 
-void Cache::commit(Lease& lease, std::span<const int32_t> prompt, int64_t position) {
+void Cache::commit(Lease& lease, const Prompt& prompt, int64_t position) {
   if (!reuse_) return;
   const int32_t full = static_cast<int32_t>(position / kPageTokens);
   for (int32_t i = lease.shared; i < full; ++i) {
     const int32_t parent = i == 0 ? kNone : lease.pages[static_cast<size_t>(i) - 1];
     int32_t& page = lease.pages[static_cast<size_t>(i)];
-    const int32_t known = tree_.find(parent, lease.salt, block(prompt, i));
+    const int32_t known = tree_.find(parent, prompt.key(i), prompt.block(i));
     if (known != kNone) {
       // Another request computed the same block meanwhile: the same bits, so one of the two pages is enough.
       pages_.give(page);
       page = known;
       lease.in_table = std::min(lease.in_table, i);
     } else {
-      tree_.insert(page, parent, lease.salt, block(prompt, i));
+      tree_.insert(page, parent, prompt.key(i), prompt.block(i));
     }
     tree_.reference(page);
     lease.shared = i + 1;

@@ -16,6 +16,7 @@
 #include "cache/index_pool.h"
 #include "cache/move.h"
 #include "cache/prefix_tree.h"
+#include "cache/prompt.h"
 
 namespace godwit::cache {
 
@@ -35,7 +36,6 @@ struct Lease {
   std::vector<int32_t> pages;  // page i holds positions [64 i, 64 i + 64)
   int32_t in_table = 0;        // the first so many are as the plan's page table has them
   int32_t shared = 0;          // the first so many pages are blocks of the tree, read by others too
-  uint64_t salt = 0;           // keeps tenants' prefixes apart
   int64_t cached = 0;          // leading tokens that need no prefill, a multiple of 64
   int32_t restore = kNone;     // snapshot to restore into `slot` before the first row
   int64_t branch = 0;          // deepest boundary that matched without a snapshot: prefill ends a slice there
@@ -66,8 +66,8 @@ class Cache {
   static int64_t last_boundary(int64_t prompt) { return (prompt - 1) / kPageTokens * kPageTokens; }
 
   // Takes a slot, what can be reused of `prompt`, and pages for `tokens` positions in all; or nothing at all.
-  // `lease.pages` must have the capacity, lease.salt be set.
-  bool acquire(std::span<const int32_t> prompt, int64_t tokens, Lease& lease);
+  // `lease.pages` must have the capacity.
+  bool acquire(const Prompt& prompt, int64_t tokens, Lease& lease);
   // More pages, up to `tokens` positions; all or nothing. Drops cached branches for them.
   bool grow(Lease& lease, int64_t tokens);
   void release(Lease& lease);
@@ -84,7 +84,7 @@ class Cache {
   int32_t reserve_snapshot(Lease& lease, int64_t position);
   // The one commit point, after the step: the prompt's blocks up to `position` and the pending snapshot
   // become visible.
-  void commit(Lease& lease, std::span<const int32_t> prompt, int64_t position);
+  void commit(Lease& lease, const Prompt& prompt, int64_t position);
 
   // Copies the planned step has to make for the cache; appended to `moves`.
   void take_moves(std::vector<Move>& moves);
@@ -115,8 +115,8 @@ class Cache {
     int64_t usable = 0;   // of those, up to a snapshot
     HostTier::Hit host;   // set when the host reaches further than `usable`
   };
-  Found look_up(std::span<const int32_t> prompt, Lease& lease);
-  void explain(std::span<const int32_t> prompt, int64_t limit, const Found& found, Lease& lease) const;
+  Found look_up(const Prompt& prompt, Lease& lease);
+  void explain(const Prompt& prompt, int64_t limit, const Found& found, Lease& lease) const;
   bool make_room(int64_t pages);
   bool drop_branch(bool keep_on_host);
 

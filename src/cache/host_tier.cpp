@@ -21,12 +21,11 @@ void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& m
   if (!enabled() || device.node(last).depth > pages_.capacity()) return;
   path_.clear();
   device.path_to(last, path_);
-  const uint64_t salt = device.node(last).salt;
   int32_t at = kNone;
   size_t here = 0;
   int64_t last_snapshot = 0;
   for (; here < path_.size(); ++here) {
-    const int32_t next = tree_.find(at, salt, device.block_of(path_[here]));
+    const int32_t next = tree_.find(at, device.node(path_[here]).key, device.block_of(path_[here]));
     if (next == kNone) break;
     at = next;
     if (tree_.node(at).snapshot != kNone) last_snapshot = static_cast<int64_t>(here + 1) * kPageTokens;
@@ -42,7 +41,7 @@ void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& m
   if (!room) return;
   for (; here < path_.size(); ++here) {
     const int32_t page = pages_.take();
-    tree_.insert(page, at, salt, device.block_of(path_[here]));
+    tree_.insert(page, at, device.node(path_[here]).key, device.block_of(path_[here]));
     moves.push_back({Move::What::page, Move::Way::out, path_[here], page, 0});
     at = page;
   }
@@ -68,13 +67,12 @@ bool HostTier::drop() {
   return true;
 }
 
-HostTier::Hit HostTier::find(std::span<const int32_t> prompt, int64_t limit, uint64_t salt,
-                             std::vector<int32_t>& path) {
+HostTier::Hit HostTier::find(const Prompt& prompt, int64_t limit, std::vector<int32_t>& path) const {
   Hit hit;
   const size_t first = path.size();
   int32_t at = kNone;
   for (int64_t i = 0; i < limit; ++i) {
-    at = tree_.find(at, salt, prompt.subspan(static_cast<size_t>(i * kPageTokens), kPageTokens));
+    at = tree_.find(at, prompt.key(i), prompt.block(i));
     if (at == kNone) break;
     path.push_back(at);
     if (tree_.node(at).snapshot == kNone) continue;

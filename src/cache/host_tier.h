@@ -33,7 +33,7 @@ class HostTier {
     int32_t snapshot = kNone;  // host index
   };
   // The longest usable prefix of `prompt` within `limit` blocks. Its pages are appended to `path`.
-  Hit find(std::span<const int32_t> prompt, int64_t limit, uint64_t salt, std::vector<int32_t>& path);
+  Hit find(const Prompt& prompt, int64_t limit, std::vector<int32_t>& path) const;
   // A running request makes room: all its pages and its slot go to the host. `pages` become host pages. kNone
   // when the host has no room for it; else its host slot.
   int32_t swap_out(std::vector<int32_t>& pages, int32_t slot, std::vector<Move>& moves);

@@ -8,16 +8,16 @@
 #include <span>
 #include <vector>
 
+#include "cache/eviction_order.h"
 #include "cache/index_pool.h"
+#include "cache/prompt.h"
 
 namespace godwit::cache {
 
 constexpr int32_t kNone = -1;
-constexpr size_t kBlock = 64;  // tokens of a page
 
 struct TreeNode {
-  uint64_t key = 0;  // hash of the parent's key and the 64 ids
-  uint64_t salt = 0;
+  uint64_t key = 0;        // of block_keys()
   int32_t parent = kNone;  // kNone: a first block
   int32_t first_child = kNone;
   int32_t next_sibling = kNone, previous_sibling = kNone;
@@ -25,8 +25,8 @@ struct TreeNode {
   int32_t snapshot = kNone;  // state after this block
   int32_t refs = 0;          // leases that read this page
   int32_t depth = 0;         // blocks up to and including this one
-  int32_t leaf = kNone;      // its place in the list of leaves
-  int64_t used = 0;          // tick of its last use
+  int64_t used = 0;          // tick of its last use …
+  int64_t floor = 0;         // … and what was worth least to keep at that time
   bool present = false;
 };
 
@@ -34,33 +34,45 @@ class PrefixTree {
  public:
   PrefixTree(int32_t pages, int32_t snapshots);
 
-  // The child of `parent` (kNone = root of `salt`) that holds `block`, or kNone.
-  int32_t find(int32_t parent, uint64_t salt, std::span<const int32_t> block) const;
+  // The child of `parent` (kNone: none) that holds `block`, whose key is `key`; or kNone.
+  int32_t find(int32_t parent, uint64_t key, std::span<const int32_t> block) const;
   // Makes `page` the node of `block` under `parent`. The block must not be there yet.
-  void insert(int32_t page, int32_t parent, uint64_t salt, std::span<const int32_t> block);
-  // Tokens that `block` shares with the closest child of `parent`.
+  void insert(int32_t page, int32_t parent, uint64_t key, std::span<const int32_t> block);
+  // Tokens that `block` shares with the closest of the newest children of `parent`: a root may have a hundred
+  // thousand, and this only explains a miss.
   int64_t common(int32_t parent, std::span<const int32_t> block) const;
-  // Was `block` under `parent` dropped not long ago?
-  bool dropped(int32_t parent, uint64_t salt, std::span<const int32_t> block) const;
+  // Was the block of that key dropped not long ago?
+  bool dropped(uint64_t key) const { return dropped_[key % kDropped] == key; }
 
   TreeNode& node(int32_t page) { return nodes_[static_cast<size_t>(page)]; }
   const TreeNode& node(int32_t page) const { return nodes_[static_cast<size_t>(page)]; }
-  void touch(int32_t page) { node(page).used = ++tick_; }
+  void touch(int32_t page) {
+    mark_used(page);
+    rank(page);
+  }
 
   // Snapshots. attach() gives the index to a node that has none; recompute_from is the position of the
   // snapshot before it.
   void attach(int32_t page, int32_t snapshot, int64_t recompute_from);
   int32_t snapshot_count() const { return attached_; }
-  void pin(int32_t snapshot) { ++holders_[static_cast<size_t>(snapshot)].pins; }
-  void unpin(int32_t snapshot) { --holders_[static_cast<size_t>(snapshot)].pins; }
-  // The least valuable unpinned snapshot: recompute time lost (tokens) over age. kNone: all are pinned.
-  int32_t weakest_snapshot() const;
+  void pin(int32_t snapshot) {
+    Holder& h = holders_[static_cast<size_t>(snapshot)];
+    ++h.pins;
+    rank(h.page);
+  }
+  void unpin(int32_t snapshot) {
+    Holder& h = holders_[static_cast<size_t>(snapshot)];
+    --h.pins;
+    rank(h.page);
+  }
+  // The unpinned snapshot that is worth least. kNone: all are pinned.
+  int32_t weakest_snapshot() const { return snapshots_.least(); }
   int32_t holder_of(int32_t snapshot) const { return holders_[static_cast<size_t>(snapshot)].page; }
   void detach(int32_t snapshot);
 
-  // The least valuable block without children that no lease reads: where a branch may be dropped. kNone: all
-  // are in use.
-  int32_t weakest_leaf() const;
+  // The block without children that no lease reads and that is worth least: where a branch may be dropped.
+  // kNone: all are in use.
+  int32_t weakest_leaf() const { return leaves_.least(); }
   // Removes it with the blocks above that only led to it. Appends what became free.
   void remove_branch(int32_t leaf, std::vector<int32_t>& pages, std::vector<int32_t>& snapshots);
   // The pages from the first block to `page`, in order, appended to `path`.
@@ -82,19 +94,21 @@ class PrefixTree {
   };
   static constexpr size_t kDropped = 4096;  // remembered keys of dropped blocks
 
-  uint64_t key_of(int32_t parent, uint64_t salt, std::span<const int32_t> block) const;
   bool holds(int32_t page, std::span<const int32_t> block) const;
   void remove(int32_t page);
-  void add_leaf(int32_t page);
-  void remove_leaf(int32_t page);
-  double worth(int32_t leaf) const;
+  void mark_used(int32_t page);
+  void rank(int32_t page);
 
   std::vector<TreeNode> nodes_;    // [pages]
   std::vector<int32_t> ids_;       // [pages, 64]
   std::vector<int32_t> buckets_;   // heads of chains, a power of two
   std::vector<Holder> holders_;    // [snapshots]
   std::vector<uint64_t> dropped_;  // by key modulo its size
-  std::vector<int32_t> leaves_;    // blocks without a child, in no order: where branches can be dropped
+  // What may be dropped. Worth is what was dropped last when it was used last, plus the tokens a hit there
+  // saves (GreedyDual): as dear things go, the rest loses, and nothing has to be looked at for that.
+  EvictionOrder leaves_;     // pages: blocks without a child that nobody reads
+  EvictionOrder snapshots_;  // that nobody has pinned
+  int64_t floor_ = 0;        // the worth of what was dropped last
   int32_t first_root_ = kNone;
   int32_t size_ = 0;
   int32_t unreferenced_ = 0;

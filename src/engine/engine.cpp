@@ -67,6 +67,8 @@ Result<void> Engine::submit(Request request) {
   if (request.sampling.top_logprobs >= 0) record->sink->keep_logprobs();
   auto s = std::make_unique<schedule::Sequence>();
   s->number = next_number_.fetch_add(1);
+  s->keys = request.block_keys.empty() ? cache::block_keys(request.prompt, request.cache_salt)
+                                       : std::move(request.block_keys);
   s->tokens = std::move(request.prompt);
   s->tokens.reserve(static_cast<size_t>(total));
   s->tokens.insert(s->tokens.end(), request.forced.begin(), request.forced.end());
@@ -93,7 +95,6 @@ Result<void> Engine::submit(Request request) {
   s->priority = request.priority;
   s->deadline_ns = request.deadline_ns;
   s->submitted_ns = clock_.now_ns();
-  s->lease.salt = request.cache_salt;
   s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(total)));
   s->owner = record.release();
   if (!inbox_.try_push(std::move(s))) {
@@ -149,11 +150,13 @@ bool Engine::step() {
       return true;
     }
     int64_t started = clock_.now_ns();
+    log_.begin(plan_, started);
     step_started_ns_ = started;
     if (GODWIT_FAULT("engine.step")) throw std::runtime_error("fault point engine.step");
     while (GODWIT_FAULT("engine.stall") && !stopping_) std::this_thread::sleep_for(kPausedPoll);
     model_->forward(plan_, drawn_.data());
     if (!step_started_ns_.compare_exchange_strong(started, kNoStep)) return false;
+    log_.end(clock_.now_ns());
     if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
     scheduler_->apply(plan_, drawn_.data(), model_->damaged());
   } catch (const std::exception& failure) {

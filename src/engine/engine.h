@@ -13,6 +13,7 @@
 #include "base/queue.h"
 #include "engine/ledger.h"
 #include "engine/service.h"
+#include "engine/step_log.h"
 #include "model/glm5_next/model.h"
 #include "schedule/scheduler.h"
 
@@ -90,6 +91,7 @@ class Engine final : public Service, private schedule::Listener {
   std::unique_ptr<schedule::Scheduler> scheduler_;
   schedule::StepPlan plan_;
   std::vector<sample::Sampled> drawn_;
+  StepLog log_;  // the last steps, for a dump
 
   BoundedQueue<std::unique_ptr<schedule::Sequence>> inbox_;
   BoundedQueue<Delivery> outbox_;

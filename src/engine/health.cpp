@@ -84,6 +84,7 @@ void Engine::dump(std::string_view reason) const {
         out.sequences.push_back(
             {s.number, static_cast<const Record*>(s.owner)->id, s.prompt_tokens, s.tokens});
   });
+  log_.for_each([&](const StepRecord& r) { out.steps.push_back(r); });
   const auto path = write_step_dump(options_.dump_dir, out);
   if (path.ok()) {
     log_error("the step is in {}: godwit replay-step {}", path->string(), path->string());

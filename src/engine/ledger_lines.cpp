@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/request.h"
+#include "engine/step_log.h"
 
 namespace godwit::engine {
 namespace {
@@ -55,16 +56,17 @@ int64_t step_buffer_bytes(const schedule::ScheduleLimits& s, const kernels::Step
       cache::pages_for(s.context) * bytes_of_type<int32_t>() + bytes_of_type<kernels::Sequence>();
   const int64_t per_sampled =
       bytes_of_type<sample::SamplingRow>() + bytes_of_type<sample::Sampled>() + bytes_of_type<int32_t>();
-  return s.max_sequences * per_sequence + limits.sampled_rows * per_sampled +
-         limits.rows * 2 * bytes_of_type<int32_t>();
+  return StepLog::bytes(s.max_sequences) + s.max_sequences * per_sequence +
+         limits.sampled_rows * per_sampled + limits.rows * 2 * bytes_of_type<int32_t>();
 }
 
 int64_t cache_index_bytes(int64_t pages, int64_t slots, int64_t snapshots) {
   constexpr int64_t kIndex = bytes_of_type<int32_t>();
-  // A node, its ids, at most two hash buckets, its place among the leaves, in the pool and in the list of
-  // freed ones.
-  const int64_t page = bytes_of_type<cache::TreeNode>() + cache::kPageTokens * kIndex + 5 * kIndex;
-  constexpr int64_t kSnapshot = 8 * kIndex;
+  // A node, its ids, at most two hash buckets, its place in the order of eviction, in the pool and in the
+  // list of freed ones.
+  const int64_t page = bytes_of_type<cache::TreeNode>() + cache::kPageTokens * kIndex + 4 * kIndex +
+                       cache::EvictionOrder::bytes_per_item();
+  constexpr int64_t kSnapshot = 8 * kIndex + cache::EvictionOrder::bytes_per_item();
   return pages * page + (slots + snapshots) * kSnapshot;
 }
 

@@ -12,6 +12,7 @@ Engine::Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& o
     : config_(std::move(config)),
       checkpoint_(std::move(checkpoint)),
       options_(options),
+      log_(options.max_sequences),
       inbox_(static_cast<size_t>(options.max_waiting + options.max_sequences)),
       outbox_(static_cast<size_t>(4 * (options.max_waiting + options.max_sequences))) {}
 
@@ -73,6 +74,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   std::vector<TensorSpec> bound = priced.inventory;
   std::erase_if(bound, [](const TensorSpec& t) { return t.nextn || t.component == Component::vision; });
   GODWIT_TRY(settle_weights(checkpoint_, bound));
+  GODWIT_TRY(check_scales(checkpoint_, bound));  // now that they are read: one byte in 4,096
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
   model_->set_vocabulary(has_token, stop_ids);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "model/glm5_next/model.h"
 
@@ -73,38 +74,97 @@ Result<void> check(const StepDump& dump, const Ledger& ledger, int64_t vocabular
   return {};
 }
 
-// Positions [0, p.first) of one sequence, in its own slot and pages, by the kinds of rows they once were.
-int64_t rebuild(model::Model& model, const StepDump& dump, const schedule::PlanSequence& p,
+// Adds rows [first, first + rows) of a sequence of the dumped plan to another plan. Nothing is sampled.
+void add_part(schedule::StepPlan& plan, const StepDump& dump, const schedule::PlanSequence& p, int64_t first,
+              int64_t rows, kernels::RowKind kind) {
+  const StepDump::Sequence& s = *tokens_of(dump, p.request);
+  schedule::PlanSequence part = p;
+  part.rows.first = first;
+  part.rows.row = plan.rows();
+  part.rows.rows = static_cast<int32_t>(rows);
+  part.rows.page_offset = static_cast<int32_t>(plan.pages.size());
+  part.rows.kind = kind;
+  part.pages = static_cast<int32_t>(cache::pages_for(first + rows));
+  part.sampled_rows = 0;
+  plan.sequences.push_back(part);
+  plan.decode_sequences += kernels::is_decode_family(kind) ? 1 : 0;
+  plan.ids.insert(plan.ids.end(), s.tokens.begin() + first, s.tokens.begin() + first + rows);
+  const auto pages = dump.plan.pages.begin() + p.rows.page_offset;
+  plan.pages.insert(plan.pages.end(), pages, pages + part.pages);
+}
+
+// Positions [0, end) of one sequence, in its own slot and pages, by the kinds of rows they once were.
+int64_t rebuild(model::Model& model, const StepDump& dump, const schedule::PlanSequence& p, int64_t end,
                 const Ledger& ledger) {
   const StepDump::Sequence& s = *tokens_of(dump, p.request);
   int64_t at = 0;
-  while (at < p.rows.first) {
+  while (at < end) {
     const bool prefill = at < s.prompt_tokens;
     const int64_t rows = std::min({prefill ? ledger.schedule.prefill_tokens : ledger.schedule.forced_rows,
-                                   p.rows.first - at, prefill ? s.prompt_tokens - at : p.rows.first});
+                                   end - at, prefill ? s.prompt_tokens - at : end});
     schedule::StepPlan plan;
-    schedule::PlanSequence part = p;
-    part.rows.first = at;
-    part.rows.row = 0;
-    part.rows.rows = static_cast<int32_t>(rows);
-    part.rows.page_offset = 0;
-    part.rows.kind = prefill ? kernels::RowKind::prefill : kernels::RowKind::forced;
-    part.pages = static_cast<int32_t>(cache::pages_for(at + rows));
-    part.sampled_rows = 0;
-    plan.sequences.push_back(part);
-    plan.decode_sequences = prefill ? 0 : 1;
-    plan.ids.assign(s.tokens.begin() + at, s.tokens.begin() + at + rows);
-    const auto pages = dump.plan.pages.begin() + p.rows.page_offset;
-    plan.pages.assign(pages, pages + part.pages);
+    add_part(plan, dump, p, at, rows, prefill ? kernels::RowKind::prefill : kernels::RowKind::forced);
     model.forward(plan, nullptr);
     at += rows;
   }
   return at;
 }
 
+// What of a recorded step can run again.
+struct Again {
+  std::vector<std::pair<size_t, const schedule::PlanSequence*>>
+      parts;  // of which sequence of the dumped plan
+};
+
+// The recorded steps before the dumped one that lead up to it, oldest first, at most `steps`. `starts`: where
+// each sequence of the dumped plan stood before them. A sequence's steps count back as long as each ends
+// where the next begins, in the same slot: before that it was sent away and came back.
+std::vector<Again> before_the_last(const StepDump& dump, int64_t steps, std::vector<int64_t>& starts) {
+  std::vector<Again> out;
+  for (const schedule::PlanSequence& p : dump.plan.sequences) starts.push_back(p.rows.first);
+  const auto end = static_cast<int64_t>(dump.steps.size()) - 1;
+  for (int64_t i = end - 1; i >= std::max<int64_t>(0, end - steps); --i) {
+    Again again;
+    for (const schedule::PlanSequence& r : dump.steps[static_cast<size_t>(i)].sequences)
+      for (size_t k = 0; k < starts.size(); ++k) {
+        const schedule::PlanSequence& p = dump.plan.sequences[k];
+        if (p.request != r.request || p.rows.slot != r.rows.slot || r.rows.first + r.rows.rows != starts[k])
+          continue;
+        starts[k] = r.rows.first;
+        again.parts.emplace_back(k, &r);
+      }
+    if (!again.parts.empty()) out.push_back(std::move(again));
+  }
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+// Rows that may run: whole slices on the grid where they are of a prompt, and no more than a step has room
+// for.
+Result<void> check(const Again& again, const StepDump& dump, const Ledger& ledger) {
+  int64_t rows = 0;
+  bool prefill = false;
+  for (const auto& [k, r] : again.parts) {
+    const StepDump::Sequence& s = *tokens_of(dump, r->request);
+    const bool of_prompt = r->rows.kind == kernels::RowKind::prefill;
+    const int64_t end = r->rows.first + r->rows.rows;
+    if (r->rows.first < 0 || r->rows.rows < 1 || (prefill && !of_prompt) ||
+        (of_prompt && end > s.prompt_tokens) || (!of_prompt && r->rows.first < s.prompt_tokens))
+      return refuse("steps", "has rows that do not follow from their sequence");
+    if (of_prompt && (r->rows.first % cache::kPageTokens != 0 ||
+                      (end % cache::kPageTokens != 0 && end != s.prompt_tokens)))
+      return refuse("steps", "has a slice that is not on the grid");
+    prefill = of_prompt;
+    rows += r->rows.rows;
+  }
+  if (rows > ledger.model.limits.rows) return refuse("steps", "has more rows than a step may");
+  return {};
+}
+
 }  // namespace
 
-Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& model_dir, int threads) {
+Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& model_dir, int threads,
+                             int64_t steps) {
   GODWIT_ASSIGN(ModelConfig config, read_model_config(model_dir));
   GODWIT_ASSIGN(Checkpoint checkpoint, Checkpoint::open(model_dir));
   const std::vector<TensorSpec> inventory = make_inventory(config);
@@ -116,17 +176,28 @@ Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& 
   const LedgerRequest request{dump.sizes};
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops.get()));
   GODWIT_TRY(check(dump, ledger, config.text.vocab_size));
+  std::vector<int64_t> starts;
+  const std::vector<Again> before = before_the_last(dump, steps - 1, starts);
+  for (const Again& again : before) GODWIT_TRY(check(again, dump, ledger));
   try {
     GODWIT_ASSIGN(const std::unique_ptr<model::Model> model,
                   model::Model::load(checkpoint, config, shards, *ops, comm, ledger.model));
     Replayed out;
+    for (size_t k = 0; k < starts.size(); ++k)
+      out.rebuilt_rows += rebuild(*model, dump, dump.plan.sequences[k], starts[k], ledger);
+    for (const Again& again : before) {
+      schedule::StepPlan plan;
+      for (const auto& [k, r] : again.parts)
+        add_part(plan, dump, dump.plan.sequences[k], r->rows.first, r->rows.rows, r->rows.kind);
+      model->forward(plan, nullptr);
+    }
     for (const schedule::PlanSequence& p : dump.plan.sequences) {
-      out.rebuilt_rows += rebuild(*model, dump, p, ledger);
       const StepDump::Sequence& s = *tokens_of(dump, p.request);
       model->start_history(p.rows.slot, s.tokens, s.prompt_tokens);
     }
     out.drawn.resize(dump.plan.samples.size());
     model->forward(dump.plan, out.drawn.data());
+    out.replayed_steps = static_cast<int64_t>(before.size()) + 1;
     return out;
   } catch (const std::exception& failure) {
     return make_error(ErrorCode::internal, "", "step {} fails again: {}", dump.plan.step, failure.what());

@@ -58,6 +58,8 @@ struct Request {
   int32_t priority = 0;         // lower runs first
   int64_t deadline_ns = 0;      // engine clock; 0 = none
   uint64_t cache_salt = 0;      // keeps tenants' prefixes apart
+  // cache::block_keys(prompt, cache_salt), from whoever has a thread for it; empty: submit() makes them.
+  std::vector<uint64_t> block_keys;
   uint64_t session = 0;
   std::shared_ptr<TokenSink> sink;
 };

@@ -15,7 +15,7 @@
 namespace godwit::engine {
 namespace {
 
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 
 template <class T>
 Json numbers(const std::vector<T>& values) {
@@ -71,6 +71,27 @@ void visit_sizes(Visit&& visit, S& s) {
   visit("cache_tokens", s.cache_tokens);
 }
 
+template <class Visit, class M>
+void visit_move(Visit&& visit, M& m) {
+  visit("from", m.from);
+  visit("to", m.to);
+  visit("slot", m.slot);
+}
+template <class Visit, class C>
+void visit_command(Visit&& visit, C& c) {
+  visit("slot", c.slot);
+  visit("snapshot", c.snapshot);
+  visit("position", c.position);
+}
+template <class Visit, class R>
+void visit_record(Visit&& visit, R& r) {
+  visit("step", r.step);
+  visit("planned_ns", r.planned_ns);
+  visit("took_ns", r.took_ns);
+  visit("decode_sequences", r.decode_sequences);
+  visit("all_moves", r.all_moves);
+}
+
 struct Writer {
   JsonObject out;
   template <class T>
@@ -83,15 +104,53 @@ struct Writer {
   }
 };
 
-Json to_json(const StepDump& dump) {
-  JsonArray sequences, samples, tokens;
-  for (const schedule::PlanSequence& p : dump.plan.sequences) {
+Json to_json(const std::vector<schedule::PlanSequence>& sequences) {
+  JsonArray out;
+  for (const schedule::PlanSequence& p : sequences) {
     Writer w;
     visit_sequence(w, p);
     w.out.set("request", static_cast<int64_t>(p.request));
     w.out.set("kind", static_cast<int64_t>(p.rows.kind));
-    sequences.emplace_back(std::move(w.out));
+    out.emplace_back(std::move(w.out));
   }
+  return Json(std::move(out));
+}
+
+Json to_json(const std::vector<cache::Move>& moves) {
+  JsonArray out;
+  for (const cache::Move& m : moves) {
+    Writer w;
+    visit_move(w, m);
+    w.out.set("what", static_cast<int64_t>(m.what));
+    w.out.set("way", static_cast<int64_t>(m.way));
+    out.emplace_back(std::move(w.out));
+  }
+  return Json(std::move(out));
+}
+
+Json to_json(const std::vector<schedule::SnapshotCommand>& commands) {
+  JsonArray out;
+  for (const schedule::SnapshotCommand& c : commands) {
+    Writer w;
+    visit_command(w, c);
+    out.emplace_back(std::move(w.out));
+  }
+  return Json(std::move(out));
+}
+
+Json to_json(const StepRecord& record) {
+  Writer w;
+  visit_record(w, record);
+  w.out.set("sequences", to_json(record.sequences));
+  w.out.set("moves", to_json(record.moves));
+  w.out.set("restores", to_json(record.restores));
+  w.out.set("saves", to_json(record.saves));
+  return Json(std::move(w.out));
+}
+
+Json to_json(const StepDump& dump) {
+  JsonArray samples, tokens, steps;
+  for (const StepRecord& r : dump.steps) steps.push_back(to_json(r));
   for (const sample::SamplingRow& s : dump.plan.samples) {
     Writer w;
     visit_sample(w, s);
@@ -112,13 +171,14 @@ Json to_json(const StepDump& dump) {
                        {"sizes", std::move(sizes.out)},
                        {"step", static_cast<int64_t>(dump.plan.step)},
                        {"decode_sequences", static_cast<int64_t>(dump.plan.decode_sequences)},
-                       {"sequences", std::move(sequences)},
+                       {"sequences", to_json(dump.plan.sequences)},
                        {"ids", numbers(dump.plan.ids)},
                        {"pages", numbers(dump.plan.pages)},
                        {"samples", std::move(samples)},
                        {"bias_ids", numbers(dump.plan.bias_ids)},
                        {"bias_values", numbers(dump.plan.bias_values)},
-                       {"requests", std::move(tokens)}});
+                       {"requests", std::move(tokens)},
+                       {"steps", std::move(steps)}});
 }
 
 // Reads members of one object; the first that is missing or no number is kept as the failure.
@@ -168,6 +228,48 @@ class Reader {
   const Json& json_;
   std::string& failed_;
 };
+
+// A member that is one of the first `count` values of an enum.
+template <class E>
+void read_enum(Reader& fields, std::string_view name, int32_t count, E& out) {
+  int32_t value = -1;
+  fields(name, value);
+  if (value < 0 || value >= count) return fields.fail(name);
+  out = static_cast<E>(value);
+}
+
+void read_sequences(Reader& read, std::string& failed, std::vector<schedule::PlanSequence>& out) {
+  for (const Json& item : read.array("sequences")) {
+    schedule::PlanSequence& p = out.emplace_back();
+    Reader fields(item, failed);
+    visit_sequence(fields, p);
+    fields("request", p.request);
+    read_enum(fields, "kind", static_cast<int32_t>(kernels::RowKind::prefill) + 1, p.rows.kind);
+  }
+}
+
+void read_commands(Reader& read, std::string& failed, std::string_view name,
+                   std::vector<schedule::SnapshotCommand>& out) {
+  for (const Json& item : read.array(name)) visit_command(Reader(item, failed), out.emplace_back());
+}
+
+void read_records(Reader& read, std::string& failed, std::vector<StepRecord>& out) {
+  for (const Json& item : read.array("steps")) {
+    StepRecord& r = out.emplace_back();
+    Reader fields(item, failed);
+    visit_record(fields, r);
+    read_sequences(fields, failed, r.sequences);
+    for (const Json& moved : fields.array("moves")) {
+      cache::Move& m = r.moves.emplace_back();
+      Reader of_move(moved, failed);
+      visit_move(of_move, m);
+      read_enum(of_move, "what", 3, m.what);
+      read_enum(of_move, "way", 2, m.way);
+    }
+    read_commands(fields, failed, "restores", r.restores);
+    read_commands(fields, failed, "saves", r.saves);
+  }
+}
 
 }  // namespace
 
@@ -219,17 +321,8 @@ Result<StepDump> read_step_dump(const std::filesystem::path& path) {
   }
   read("step", out.plan.step);
   read("decode_sequences", out.plan.decode_sequences);
-  for (const Json& item : read.array("sequences")) {
-    schedule::PlanSequence p;
-    Reader fields(item, failed);
-    visit_sequence(fields, p);
-    fields("request", p.request);
-    int32_t kind = -1;
-    fields("kind", kind);
-    if (kind < 0 || kind > static_cast<int32_t>(kernels::RowKind::prefill)) fields.fail("kind");
-    p.rows.kind = static_cast<kernels::RowKind>(kind);
-    out.plan.sequences.push_back(p);
-  }
+  read_sequences(read, failed, out.plan.sequences);
+  read_records(read, failed, out.steps);
   for (const Json& item : read.array("samples")) {
     sample::SamplingRow s;
     Reader fields(item, failed);

@@ -1,5 +1,6 @@
-// A step that died, written down so that it can be run again: the plan, the sizes of the engine and the ids
-// of the sequences in it. It holds prompts as ids, so the file is readable by its owner only (0600).
+// A step that died, written down so that it can be run again: the plan, the steps before it, the sizes of the
+// engine and the ids of the sequences in it. It holds prompts as ids, so the file is readable by its owner
+// only (0600).
 #pragma once
 
 #include <filesystem>
@@ -8,6 +9,7 @@
 
 #include "base/result.h"
 #include "engine/ledger.h"
+#include "engine/step_log.h"
 #include "schedule/step_plan.h"
 
 namespace godwit::engine {
@@ -24,6 +26,7 @@ struct StepDump {
   std::string reason;
   LedgerSizes sizes;
   schedule::StepPlan plan;
+  std::vector<StepRecord> steps;  // the last ones, oldest first; the last of them is `plan`
   std::vector<Sequence> sequences;
 };
 

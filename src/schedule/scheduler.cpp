@@ -15,8 +15,8 @@ int64_t reservation(const Sequence& s) {
   return s.size() + std::min(left, kGrowth);
 }
 
-std::span<const int32_t> prompt_of(const Sequence& s) {
-  return {s.tokens.data(), static_cast<size_t>(s.prompt_tokens)};
+cache::Prompt prompt_of(const Sequence& s) {
+  return {{s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, s.keys};
 }
 
 int64_t rank_of(const Sequence& s) {
@@ -62,6 +62,7 @@ void Scheduler::prepare(StepPlan& plan) const {
 
 bool Scheduler::add(std::unique_ptr<Sequence> s) {
   GODWIT_ASSERT(cache::pages_for(s->prompt_tokens + s->max_tokens) <= cache_.pages_capacity());
+  GODWIT_ASSERT(static_cast<int64_t>(s->keys.size()) == s->prompt_tokens / cache::kPageTokens);
   if (waiting() >= limits_.max_waiting) return false;
   s->rank = rank_of(*s);
   insert_in_order(waiting_, std::move(s));

@@ -31,6 +31,7 @@ enum class Failure : uint8_t {
 struct Sequence {
   uint64_t number = 0;          // unique in this process
   std::vector<int32_t> tokens;  // prompt, forced ids, then drawn ids; capacity = prompt + max_tokens
+  std::vector<uint64_t> keys;   // cache::block_keys of the prompt
   int64_t prompt_tokens = 0;
   int64_t forced_end = 0;  // tokens below it were given, not drawn: prompt + forced ids of a resume
   int64_t computed = 0;    // positions whose state and cache entries exist

@@ -196,6 +196,14 @@ Result<Report> gate_resumed(const std::filesystem::path& model_dir, const RigOpt
     const Answer expected{{whole.tokens.begin() + 17, whole.tokens.end()},
                           {whole.logprobs.begin() + 17, whole.logprobs.end()}};
     report.check(rest.same_bits(expected), "temperature {}: a resumed answer differs", temperature);
+    // The gate must notice a state that is off by one token: one of the forced ids is not run.
+    std::vector<int32_t> lacking(whole.tokens.begin(), whole.tokens.begin() + 17);
+    lacking.erase(lacking.begin() + 5);
+    GODWIT_ASSIGN(const Answer broken, ask(*other, prompt, temperature, kDrawn, lacking));
+    report.check(!Answer{{broken.tokens.begin() + 1, broken.tokens.end()},
+                         {broken.logprobs.begin() + 1, broken.logprobs.end()}}
+                      .same_bits(expected),
+                 "a forced token that is lacking goes unnoticed");
   }
   return report;
 }

@@ -93,6 +93,10 @@ void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<in
   request.priority = fields.priority;
   if (fields.timeout_ms > 0) request.deadline_ns = plan.received_ns + fields.timeout_ms * 1'000'000;
   request.cache_salt = fields.cache_salt;
+  // Here on a text worker: of a million tokens they take longer than a step. All choices of a prompt have the
+  // same.
+  request.block_keys = choice_index > 0 ? std::prev(plan.requests.end(), 2)->block_keys
+                                        : cache::block_keys(request.prompt, request.cache_salt);
   plan.outputs.push_back(std::move(output));
 }
 

@@ -19,9 +19,7 @@ schedule::ScheduleLimits limits() {
 
 // Sends a prompt through an idle world.
 uint64_t ask(World& w, std::vector<int32_t> prompt, int64_t most, uint64_t salt = 0) {
-  auto s = w.make(std::move(prompt), most);
-  s->lease.salt = salt;
-  const uint64_t number = w.add(std::move(s));
+  const uint64_t number = w.add(w.make(std::move(prompt), most, salt));
   w.run();
   EXPECT_TRUE(World::as_alone(w.ended[number], number)) << "request " << number;
   return number;
@@ -243,9 +241,8 @@ TEST_P(RandomSessions, InTinyPoolsGetTheTokensTheyGetAlone) {
               std::min<size_t>(history.size(), random() % 3 * 64 * (random() % 8)));  // a new or cut session
         const auto user = random_prompt(random, 1 + static_cast<int64_t>(random() % 300));
         history.insert(history.end(), user.begin(), user.end());
-        auto s = w.make(history, 1 + static_cast<int64_t>(random() % 80));
-        s->lease.salt = random() % 10 == 0 ? 1 : 0;
-        if (const uint64_t n = w.add(std::move(s))) session_of[n] = i;
+        const auto most = 1 + static_cast<int64_t>(random() % 80);
+        if (const uint64_t n = w.add(w.make(history, most, random() % 10 == 0 ? 1 : 0))) session_of[n] = i;
       }
       w.scheduler().for_each([&](schedule::Sequence& s) {
         s.paused = random() % 10 == 0;

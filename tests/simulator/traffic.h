@@ -56,7 +56,8 @@ class Traffic {
     s->forced_end = s->size();
     s->tokens.reserve(static_cast<size_t>(s->prompt_tokens + s->max_tokens));
     s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(s->prompt_tokens + s->max_tokens)));
-    s->lease.salt = one_in(20) ? 1 : 0;
+    s->keys =
+        cache::block_keys({s->tokens.data(), static_cast<size_t>(s->prompt_tokens)}, one_in(20) ? 1 : 0);
     s->sampling.seed = number;
     s->ignore_eos = one_in(2);
     s->priority = one_in(4) ? static_cast<int32_t>(below(5)) - 2 : 0;

@@ -32,11 +32,13 @@ class World final : public schedule::Listener {
     scheduler_.prepare(plan_);
   }
 
-  std::unique_ptr<schedule::Sequence> make(std::vector<int32_t> prompt, int64_t max_tokens) {
+  std::unique_ptr<schedule::Sequence> make(std::vector<int32_t> prompt, int64_t max_tokens,
+                                           uint64_t salt = 0) {
     auto s = std::make_unique<schedule::Sequence>();
     s->number = next_number_++;
     s->prompt_tokens = static_cast<int64_t>(prompt.size());
     s->forced_end = s->prompt_tokens;
+    s->keys = cache::block_keys(prompt, salt);
     s->tokens = std::move(prompt);
     s->max_tokens = max_tokens;
     s->sampling.seed = s->number;

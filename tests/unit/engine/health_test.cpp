@@ -31,12 +31,12 @@ class Health : public ::testing::Test {
     fs::remove_all(dumps_);
   }
 
-  std::unique_ptr<Engine> start(int64_t step_deadline_s = 0) {
+  std::unique_ptr<Engine> start(int64_t step_deadline_s = 0,
+                                const LedgerSizes& sizes = {.context = 2048, .cache_tokens = 8192}) {
     EngineOptions options;
+    static_cast<LedgerSizes&>(options) = sizes;
     options.model_dir = kModel;
     options.threads = 2;
-    options.context = 2048;
-    options.cache_tokens = 8192;
     options.dump_dir = dumps_;
     options.build = "test build";
     options.step_deadline_s = step_deadline_s;
@@ -116,6 +116,55 @@ TEST_F(Health, AStepThatDiedIsWrittenDownAndDrawsTheSameTokensAgain) {
     }
   }
   EXPECT_GE(compared, 2u) << "nothing was compared";
+
+  // The steps that led there, as they were sliced: the same state, the same tokens.
+  ASSERT_GE(dump->steps.size(), 8u);
+  EXPECT_EQ(dump->steps.back().step, dump->plan.step);
+  EXPECT_EQ(dump->steps.back().took_ns, 0) << "it did not end";
+  EXPECT_GT(dump->steps.front().took_ns, 0);
+  for (const int64_t steps : {6, 64}) {
+    const auto longer = replay_step(*dump, dump->model, 1, steps);
+    ASSERT_TRUE(longer.ok()) << longer.error().message;
+    EXPECT_GT(longer->replayed_steps, 3);
+    EXPECT_LT(longer->rebuilt_rows, replayed->rebuilt_rows);
+    ASSERT_EQ(longer->drawn.size(), replayed->drawn.size());
+    for (size_t i = 0; i < longer->drawn.size(); ++i) EXPECT_EQ(longer->drawn[i].id, replayed->drawn[i].id);
+  }
+}
+
+TEST_F(Health, ADumpRecordsWhatWentToTheHostAndCameBack) {
+  auto engine = start(0, {.context = 2048, .cache_tokens = 2048, .host_cache = 64 << 20});
+  Reader first, second, again, back, cut;
+  ASSERT_TRUE(engine->submit(request(first, 900, 4, 1)).ok());
+  ASSERT_TRUE(first.read());
+  ASSERT_TRUE(engine->submit(request(second, 1900, 4, 2)).ok());  // pushes the first out
+  ASSERT_TRUE(second.read());
+  ASSERT_TRUE(engine->submit(request(again, 1900, 4, 2)).ok());
+  ASSERT_TRUE(again.read());
+  ASSERT_EQ(again.start->cached_tokens, 1856);
+  ASSERT_TRUE(engine->submit(request(back, 900, 4, 1)).ok());
+  ASSERT_TRUE(back.read());
+  ASSERT_EQ(back.start->cached_tokens, 896);
+  fault::arm("engine.step", 6);
+  ASSERT_TRUE(engine->submit(request(cut, 900, 60, 1)).ok());
+  ASSERT_TRUE(cut.read());
+  ASSERT_EQ(dumps().size(), 1u);
+  const auto dump = read_step_dump(dumps()[0]);
+  ASSERT_TRUE(dump.ok()) << dump.error().message;
+  int64_t out = 0, in = 0, restores = 0, saves = 0;
+  for (const StepRecord& r : dump->steps) {
+    EXPECT_EQ(r.all_moves, static_cast<int64_t>(r.moves.size()));
+    for (const cache::Move& m : r.moves) ++(m.way == cache::Move::Way::out ? out : in);
+    restores += static_cast<int64_t>(r.restores.size());
+    saves += static_cast<int64_t>(r.saves.size());
+  }
+  EXPECT_GE(out, 15) << "14 pages and a snapshot left";
+  EXPECT_GE(in, 15);
+  EXPECT_GE(restores, 1) << "the same prompt again began with a hit";
+  EXPECT_GE(saves, 2);
+  const auto replayed = replay_step(*dump, dump->model, 1, 3);
+  ASSERT_TRUE(replayed.ok()) << replayed.error().message;
+  EXPECT_EQ(replayed->replayed_steps, 3);
 }
 
 TEST_F(Health, AStuckStepIsFoundByTheWatchdogAndEndsEveryStream) {
@@ -196,7 +245,7 @@ TEST_F(Health, ADumpThatWasTamperedWithIsRefused) {
   const auto refused = [&](auto&& change) {
     StepDump bad = *good;
     change(bad);
-    const auto replayed = replay_step(bad, kModel, 1);
+    const auto replayed = replay_step(bad, kModel, 1, 8);
     return !replayed.ok() && replayed.error().code == ErrorCode::data_refused;
   };
   EXPECT_TRUE(refused([](StepDump& d) { d.plan.pages[0] = 1 << 20; }));
@@ -205,6 +254,13 @@ TEST_F(Health, ADumpThatWasTamperedWithIsRefused) {
   EXPECT_TRUE(refused([](StepDump& d) { d.plan.sequences[0].rows.first = 1'000'000; }));
   EXPECT_TRUE(refused([](StepDump& d) { d.plan.samples.clear(); }));
   EXPECT_TRUE(refused([](StepDump& d) { d.sequences.clear(); }));
+  EXPECT_TRUE(refused([](StepDump& d) {
+    kernels::Sequence& rows = d.steps[d.steps.size() - 2].sequences[0].rows;
+    rows.rows += static_cast<int32_t>(rows.first) + 3;  // ends where it ended
+    rows.first = -3;
+  }));
+  EXPECT_TRUE(refused(
+      [](StepDump& d) { d.steps[d.steps.size() - 2].sequences[0].rows.kind = kernels::RowKind::prefill; }));
   const auto none = read_step_dump(kModel + "/config.json");
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ErrorCode::data_refused);
