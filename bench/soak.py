@@ -2,14 +2,17 @@
 
 soak.py --binary build/godwit --model models/tiny-glm5next --seconds 1800 --streams 1000
 
-Loopback only, bounded in time and in the number of streams, standard library only. It fails when a finished answer
+Loopback only, bounded in time and in the number of streams, standard library only. Requests carry changing cache salts,
+which change no answer: the prefix cache is hit, fills up, and drops to the host tier. It fails when a finished answer
 differs from the one the same request gave alone, when a page or slot is still held once all streams have ended, when
-the process has grown, or when SIGTERM under load leaves a stream without an end.
+anything is left once the cache is flushed, when the process has grown, or when SIGTERM under load leaves a stream without
+an end.
 """
 
 import argparse
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -18,13 +21,16 @@ import time
 from collections import Counter
 
 
+SALTS = 4000  # so many tenants: more prefixes than the cache holds
+
+
 class Server:
     """The process under test and its address."""
 
     async def start(self, args, streams):
         self.process = await asyncio.create_subprocess_exec(
             args.binary, "serve", "--model", args.model, "--port", "0", "--context", "4096", "--log-level", "error",
-            "--max-waiting", str(2 * streams), "--drain-timeout", "3",
+            "--max-waiting", str(2 * streams), "--drain-timeout", "3", "--host-cache", "32MiB",
             stdout=asyncio.subprocess.PIPE, stderr=sys.stderr)
         async with asyncio.timeout(120):
             while line := await self.process.stdout.readline():
@@ -36,10 +42,10 @@ class Server:
         while (await self.get("/readyz"))[0] != 200:
             await asyncio.sleep(0.05)
 
-    async def get(self, path):
+    async def get(self, path, method="GET"):
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
-            writer.write(f"GET {path} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n".encode())
+            writer.write(f"{method} {path} HTTP/1.1\r\nHost: soak\r\nConnection: close\r\n\r\n".encode())
             head, _, body = (await reader.read()).partition(b"\r\n\r\n")
             return int(head.split()[1]), body
         finally:
@@ -138,6 +144,8 @@ async def client(server, known, chance, until, seen):
                 seen["left"] += 1
                 continue
             slow = kind < 0.25
+            if chance.random() < 0.5:
+                job = {**job, "cache_salt": str(chance.randrange(SALTS))}
             response = await ask(server, job, pause=0.02 if slow else 0.0)
         except ConnectionError:
             seen["connection lost"] += 1
@@ -163,6 +171,16 @@ async def phase(server, known, streams, seconds, seed, seen):
             return server.resident_mib()
         await asyncio.sleep(0.05)
     raise SystemExit(f"still held at idle: {info}")
+
+
+async def audit(server):
+    """What is left at idle once every cached prefix is forgotten: nothing."""
+    status, body = await server.get("/flush_cache", "POST")
+    assert status == 200, body
+    info = await server.info()
+    held = {key: info[key] for key in ("pages_used", "slots_used", "pages_cached", "snapshots_used", "host_pages_used",
+                                       "host_snapshots_used", "host_slots_used")}
+    return json.loads(body), {key: count for key, count in held.items() if count}
 
 
 async def terminate_under_load(server, streams):
@@ -192,7 +210,13 @@ async def soak(args):
         end = await phase(server, known, args.streams, args.seconds * 2 / 3, 2000, seen)
         print(f"{args.streams} streams for {args.seconds} s: {dict(seen)}; resident {warm:.1f} MiB after a third, "
               f"{end:.1f} MiB at the end", flush=True)
+        info = await server.info()
+        cache = {key: info[key] for key in ("steps", "preemptions", "prefix_cache")}
+        freed, left = await audit(server)
+        print(f"cache {json.dumps(cache)}; flushed {json.dumps(freed)}", flush=True)
         failures = []
+        if left:
+            failures.append(f"left after a flush at idle: {left}")
         if seen["DIFFERENT"] or seen["connection lost"]:
             failures.append("answers differ or connections were lost")
         if seen["equal"] < args.streams or not seen["left"] or not seen["slow and equal"]:
@@ -203,6 +227,14 @@ async def soak(args):
             failures.append("SIGTERM left streams without an end")
         for failure in failures:
             print(f"FAILED: {failure}")
+        if args.report:
+            report = {"streams": args.streams, "seconds": args.seconds, "different_requests": args.answers,
+                      "cpu_count": os.cpu_count(), "load_average": os.getloadavg(), "outcomes": dict(seen), "cache": cache,
+                      "flushed": freed, "left_after_flush": left, "resident_mib": [round(warm, 1), round(end, 1)],
+                      "failures": failures}
+            with open(args.report, "w") as file:
+                json.dump(report, file, indent=1)
+                file.write("\n")
         return 1 if failures else 0
     finally:
         if server.process.returncode is None:
@@ -216,6 +248,7 @@ def main():
     parser.add_argument("--model", required=True)
     parser.add_argument("--seconds", type=float, default=1800)
     parser.add_argument("--streams", type=int, default=1000)
+    parser.add_argument("--report", help="a JSON file for what happened")
     parser.add_argument("--answers", type=int, default=40, help="different requests")
     args = parser.parse_args()
     if not (1 <= args.seconds <= 7200 and 1 <= args.streams <= 4000 and 1 <= args.answers <= 1000):
