@@ -92,6 +92,14 @@ Result<Report> gate_chunked(const std::filesystem::path& model_dir, const RigOpt
     report.check(same_bits(decoded, first_decode), "{} slices change the logits {} decode rows later",
                  edges.size() - 1, kDecoded);
   }
+  // The gate must notice a slice that does not go on from what the one before it left: one token is another
+  // one.
+  std::vector<int32_t> other = ids;
+  other[447] = (other[447] + 1) % static_cast<int32_t>(rig->config().text.vocab_size);
+  prefill(*rig, 1, other, std::vector<int64_t>{0, 448});
+  const Rig::Rows rest{1, RowKind::prefill, 448, part(ids, 448, kPrompt - 448), 1};
+  rig->step({&rest, 1});
+  report.check(!same_bits(logits.rows.back(), first_prompt), "a wrong token before a slice goes unnoticed");
   return report;
 }
 
@@ -133,6 +141,12 @@ Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOpt
         {3, RowKind::decode, 330, part(b, 0, 1), 1},
         {1, RowKind::decode, 129, part(c, 0, 1), 1}});
   report.check(same_bits(logits.rows[0], alone[4]), "decode rows of others change a forced row");
+
+  // The gate must notice a neighbour that writes where it should not: a runs again, and c takes its slot.
+  prefill(*rig, 2, a, whole_a);
+  step({{3, RowKind::decode, 331, part(b, 1, 1), 1}, {2, RowKind::prefill, 0, part(c, 0, 64), 0}});
+  step({{2, RowKind::decode, 192, part(a, 192, 1), 1}, {1, RowKind::decode, 130, part(c, 1, 1), 1}});
+  report.check(!same_bits(logits.rows[0], alone[1]), "a neighbour in the same slot goes unnoticed");
   return report;
 }
 
@@ -154,6 +168,13 @@ Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOpti
     }
     report.check(same_bits(logits.rows.back(), want), "forced rows in bursts of {} change the logits", burst);
   }
+  // The gate must notice a state that is off by one token.
+  prefill(*rig, 2, ids, whole);
+  const Rig::Rows short_of_one{2, RowKind::forced, prompt, part(ids, prompt, 30), 0};
+  const Rig::Rows after_it{2, RowKind::forced, prompt + 30, part(ids, prompt + 31, 39), 1};
+  rig->step({&short_of_one, 1});
+  rig->step({&after_it, 1});
+  report.check(!same_bits(logits.rows.back(), want), "a forced token that is lacking goes unnoticed");
   return report;
 }
 
