@@ -92,6 +92,8 @@ Result<void> Engine::submit(Request request) {
                  .history = record->wants_history ? 1 : 0,
                  .top_logprobs = p.top_logprobs};
   s->bias = p.logit_bias;
+  s->masked = request.rules.any();
+  if (s->masked) record->constraint.emplace(std::move(request.rules));
   s->priority = request.priority;
   s->deadline_ns = request.deadline_ns;
   s->submitted_ns = clock_.now_ns();
@@ -141,7 +143,9 @@ bool Engine::step() {
     waits_for_reader |= s.paused;
   });
   try {
+    masks_->clear();
     scheduler_->plan(plan_);
+    masks_->begin();
     if (plan_.empty()) {
       // Everything that could run waits for its reader. If nobody does and still nothing can run, that is no
       // progress.
@@ -154,7 +158,7 @@ bool Engine::step() {
     step_started_ns_ = started;
     if (GODWIT_FAULT("engine.step")) throw std::runtime_error("fault point engine.step");
     while (GODWIT_FAULT("engine.stall") && !stopping_) std::this_thread::sleep_for(kPausedPoll);
-    model_->forward(plan_, drawn_.data());
+    model_->forward(plan_, drawn_.data(), masks_.get());
     if (!step_started_ns_.compare_exchange_strong(started, kNoStep)) return false;
     log_.end(clock_.now_ns());
     if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
@@ -186,6 +190,14 @@ void Engine::on_admit(schedule::Sequence& s) {
   status_.prompt_tokens += static_cast<uint64_t>(s.prompt_tokens);
   status_.cached_tokens += static_cast<uint64_t>(s.lease.cached);
   ++status_.misses[static_cast<size_t>(s.lease.miss)];
+}
+
+void Engine::on_masked_row(schedule::Sequence& s, sample::SamplingRow& row) {
+  Constraint& constraint = *static_cast<Record*>(s.owner)->constraint;
+  row.mask = masks_->add(constraint, std::span(s.tokens).subspan(static_cast<size_t>(s.prompt_tokens)),
+                         row.stop_suppressed == 0);
+  // Its mask withholds the end, but not where nothing else is left.
+  if (constraint.has_grammar()) row.stop_suppressed = 0;
 }
 
 void Engine::on_token(schedule::Sequence& s, const sample::Sampled& drawn) {

@@ -14,6 +14,7 @@
 #include "engine/ledger.h"
 #include "engine/service.h"
 #include "engine/step_log.h"
+#include "engine/step_masks.h"
 #include "model/glm5_next/model.h"
 #include "schedule/scheduler.h"
 
@@ -75,6 +76,7 @@ class Engine final : public Service, private schedule::Listener {
   void dump(std::string_view reason) const;
 
   void on_admit(schedule::Sequence& sequence) override;
+  void on_masked_row(schedule::Sequence& sequence, sample::SamplingRow& row) override;
   void on_token(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
   void on_end(std::unique_ptr<schedule::Sequence> sequence, schedule::FinishReason reason, int32_t stop_id,
               schedule::Failure failure) override;
@@ -90,6 +92,7 @@ class Engine final : public Service, private schedule::Listener {
   std::unique_ptr<cache::Cache> cache_;
   std::unique_ptr<schedule::Scheduler> scheduler_;
   schedule::StepPlan plan_;
+  std::unique_ptr<StepMasks> masks_;
   std::vector<sample::Sampled> drawn_;
   StepLog log_;  // the last steps, for a dump
 

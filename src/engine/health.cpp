@@ -53,6 +53,7 @@ void Engine::die(std::string_view reason) {
     status_.dead_reason = reason;
   }
   dump(reason);
+  masks_->await();  // they are made from what ends here
   scheduler_->fail_all(Failure::engine_died);
   publish();
 }

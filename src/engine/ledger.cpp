@@ -174,7 +174,10 @@ class Maker {
     if (ops_)
       for (const kernels::ScratchEntry& e : ops_->scratch(dims_, m.limits))
         add(fmt::format("scratch {}", e.op), e.bytes, "shared by all ops, sized by this one");
-    add("step buffers", step_buffer_bytes(out_.schedule, m.limits), "plan, draws, the last steps", false);
+    add("step buffers", step_buffer_bytes(out_.schedule, m.limits, dims_.vocab),
+        "plan, draws, masks, the last steps", false);
+    if (request_.host_apart)
+      add("token masks", mask_bytes(m.limits, dims_.vocab), fmt::format("{} rows", m.limits.sampled_rows));
     add("cache index", cache_index_bytes(m.pages, m.slots, m.snapshots), "prefix tree, free lists", false);
     add("runtime reserve", request_.reserve,
         ops_ ? "threads, log, requests in flight" : "driver context, modules, graphs, scratch: an estimate");

@@ -49,7 +49,12 @@ PlacedWeights placed_weights(const LedgerModel& model, const LedgerRequest& requ
   return fullest;
 }
 
-int64_t step_buffer_bytes(const schedule::ScheduleLimits& s, const kernels::StepLimits& limits) {
+int64_t mask_bytes(const kernels::StepLimits& limits, int64_t vocabulary) {
+  return limits.sampled_rows * ((vocabulary + 31) / 32) * bytes_of_type<uint32_t>();
+}
+
+int64_t step_buffer_bytes(const schedule::ScheduleLimits& s, const kernels::StepLimits& limits,
+                          int64_t vocabulary) {
   const int64_t per_sequence =
       bytes_of_type<schedule::PlanSequence>() + 2 * bytes_of_type<schedule::SnapshotCommand>() +
       kMaxLogitBias * (bytes_of_type<int32_t>() + bytes_of_type<float>()) +
@@ -57,7 +62,8 @@ int64_t step_buffer_bytes(const schedule::ScheduleLimits& s, const kernels::Step
   const int64_t per_sampled =
       bytes_of_type<sample::SamplingRow>() + bytes_of_type<sample::Sampled>() + bytes_of_type<int32_t>();
   return StepLog::bytes(s.max_sequences) + s.max_sequences * per_sequence +
-         limits.sampled_rows * per_sampled + limits.rows * 2 * bytes_of_type<int32_t>();
+         limits.sampled_rows * per_sampled + limits.rows * 2 * bytes_of_type<int32_t>() +
+         mask_bytes(limits, vocabulary);
 }
 
 int64_t cache_index_bytes(int64_t pages, int64_t slots, int64_t snapshots) {

@@ -21,8 +21,12 @@ bool is_widened(const TensorSpec& tensor);
 // True when the model reads the stored bytes in place; kv_b is taken apart into two copies instead.
 bool is_in_place(const TensorSpec& tensor);
 
-// Host memory of the plan, the draws and the model's step arrays; the same reserves as Engine and Model make.
-int64_t step_buffer_bytes(const schedule::ScheduleLimits& schedule, const kernels::StepLimits& limits);
+// Masks of the draws of one step.
+int64_t mask_bytes(const kernels::StepLimits& limits, int64_t vocabulary);
+// Host memory of the plan, the draws, the masks and the model's step arrays; the same reserves as Engine and
+// Model make.
+int64_t step_buffer_bytes(const schedule::ScheduleLimits& schedule, const kernels::StepLimits& limits,
+                          int64_t vocabulary);
 // Host memory of the prefix tree and the index pools.
 int64_t cache_index_bytes(int64_t pages, int64_t slots, int64_t snapshots);
 

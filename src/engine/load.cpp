@@ -84,6 +84,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
   scheduler_->prepare(plan_);
+  masks_ = std::make_unique<StepMasks>(m.limits.sampled_rows, text.vocab_size);
   drawn_.resize(static_cast<size_t>(m.limits.sampled_rows));
 
   info_.backend = ops_->name();
@@ -99,6 +100,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   info_.weight_bytes = model_->weight_bytes();
   info_.cache_bytes = model_->state_bytes();
   info_.workspace_bytes = ledger.bytes_of("activations");
+  info_.vocabulary = text.vocab_size;
   info_.stop_ids = stop_ids;
   info_.ledger = ledger.lines;
   info_.adjustments = ledger.adjustments;

@@ -10,6 +10,10 @@
 
 #include "engine/token_sink.h"
 
+namespace godwit::grammar {
+class Grammar;
+}
+
 namespace godwit::engine {
 
 constexpr int64_t kMaxLogitBias = 1024;  // pairs a request may bring: the plan has room for so many of each
@@ -38,6 +42,19 @@ struct StopRules {
   int64_t max_tokens = 0;         // >= 1, prompt + max_tokens <= context
 };
 
+// What the output must be beyond sampling (docs/structured_output.md): the rows of a request with such rules
+// are masked.
+struct OutputRules {
+  std::shared_ptr<const grammar::Grammar> grammar;  // null: any output
+  bool thinking = false;         // the prompt ends inside a think block; the grammar begins after it
+  int64_t thinking_budget = -1;  // ids that may be thought before </think> is forced; -1: any number
+  int32_t think_open = -1;       // control ids; think_close exists when there is a budget
+  int32_t think_close = -1;
+  int32_t tool_call_open = -1;  // ends thinking, too; -1 when calls are not read
+
+  bool any() const { return grammar != nullptr || thinking_budget >= 0; }
+};
+
 // Feature rows that replace the embedding at [first, first + rows) of the prompt.
 struct MediaEmbedding {
   int64_t first = 0;
@@ -52,6 +69,7 @@ struct Request {
   std::vector<MediaEmbedding> media;
   SamplingParams sampling;
   StopRules stop;
+  OutputRules rules;
   uint32_t prompt_index = 0;  // Philox key (design §7)
   uint32_t choice_index = 0;
   std::vector<int32_t> forced;  // resume: ids another replica has already sent, run as forced rows

@@ -30,6 +30,7 @@ struct Info {
   int64_t weight_bytes = 0;             // all ranks
   int64_t cache_bytes = 0;              // pages + slots
   int64_t workspace_bytes = 0;          // activations + scratch
+  int64_t vocabulary = 0;               // ids that logits have, at least as many as the tokenizer's
   std::vector<int32_t> stop_ids;        // the model's own
   std::vector<LedgerLine> ledger;       // every byte that was placed at start (design §8)
   std::vector<Adjustment> adjustments;  // where what is in force is not what was asked for

@@ -276,6 +276,7 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
       plan.bias_ids.push_back(id);
       plan.bias_values.push_back(value);
     }
+    if (s.masked) listener_.on_masked_row(s, row);
     plan.samples.push_back(row);
   }
   plan.sequences.push_back(p);

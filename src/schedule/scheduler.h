@@ -46,6 +46,8 @@ class Listener {
   virtual ~Listener() = default;
   // It holds a lease; before its first row. Sets `paused` when its reader has no room (after a preemption).
   virtual void on_admit(Sequence& sequence) = 0;
+  // A row of a masked sequence is planned whose draw needs a mask: sets row.mask.
+  virtual void on_masked_row(Sequence&, sample::SamplingRow&) {}
   virtual void on_token(Sequence& sequence, const sample::Sampled& drawn) = 0;
   // Takes the sequence: its lease is already returned.
   virtual void on_end(std::unique_ptr<Sequence> sequence, FinishReason reason, int32_t stop_id,

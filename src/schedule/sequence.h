@@ -41,6 +41,7 @@ struct Sequence {
   std::vector<int32_t> stop_ids;
   sample::SamplingRow sampling;  // slot, position and offsets are filled in each step
   std::vector<std::pair<int32_t, float>> bias;
+  bool masked = false;      // its draws are masked; see Listener::on_masked_row
   int32_t priority = 0;     // lower runs first
   int64_t rank = 0;         // its place in the one order of the schedule; lower is served first, set by add()
   int32_t preemptions = 0;  // times it gave everything back

@@ -146,6 +146,11 @@ class Load {
     if (random_() % 3 == 0) r.sampling.top_logprobs = static_cast<int32_t>(random_() % 21);
     if (random_() % 3 == 0) r.sampling.logit_bias = {{5, 1.f}, {7, -100.f}};
     if (random_() % 3 == 0) r.stop.stop_ids = {11, 12, 13};
+    if (random_() % 4 == 0) {
+      r.rules.thinking = true;
+      r.rules.thinking_budget = random_() % 40;
+      r.rules.think_close = 3;
+    }
     if (random_() % 5 == 0) r.forced.assign(3 + random_() % 100, 17);
     r.stop.max_tokens = static_cast<int64_t>(r.forced.size()) + 1 + random_() % 500;
     r.stop.ignore_eos = random_() % 2 == 0;

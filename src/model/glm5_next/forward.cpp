@@ -4,7 +4,7 @@ namespace godwit::model {
 
 // glm5_next spec §1, §5: streams start as the embedding; each layer has an attention and an FFN site, joined
 // by mHC.
-void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out) {
+void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out, schedule::MaskSource* masks) {
   damaged_.clear();
   if (!plan.moves.empty()) host_->run(plan.moves, *state_, damaged_);
   for (const schedule::SnapshotCommand& c : plan.restores) state_->restore(c.slot, c.snapshot);
@@ -51,7 +51,7 @@ void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out) {
       ops_.mhc_collapse(collapse(next.attention_hc));
       ops_.rms_norm({x, next.input_norm, eps, normed});
     }
-    if (step_arrays_.sampled > 0) head(out);
+    if (step_arrays_.sampled > 0) head(out, masks);
   }
   for (const schedule::SnapshotCommand& c : plan.saves) state_->save(c.slot, c.snapshot);
 }

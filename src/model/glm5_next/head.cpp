@@ -3,7 +3,7 @@
 
 namespace godwit::model {
 
-void Model::head(sample::Sampled* out) {
+void Model::head(sample::Sampled* out, schedule::MaskSource* masks) {
   const int64_t rows = step_arrays_.sampled;
   const View streams = head_rows(ws_.head.streams, rows);
   const View hidden = head_rows(ws_.head.hidden, rows);
@@ -22,6 +22,13 @@ void Model::head(sample::Sampled* out) {
   s.rows = step_arrays_.samples;
   s.bias_ids = step_arrays_.bias_ids;
   s.bias_values = step_arrays_.bias_values;
+  if (masks != nullptr && masks->count() > 0) {
+    s.masks = masks->await();
+    if (masks_) {
+      ops_.memory().upload(masks_, s.masks, masks->count() * mask_bytes());
+      s.masks = masks_;
+    }
+  }
   s.banned = banned_;
   s.stop_ids = stop_ids_;
   s.stop_count = static_cast<int32_t>(stop_words_.size());

@@ -12,6 +12,7 @@
 #include "model/glm5_next/step_arrays.h"
 #include "model/glm5_next/weights.h"
 #include "model/glm5_next/workspace.h"
+#include "schedule/mask_source.h"
 #include "schedule/step_plan.h"
 
 namespace godwit::model {
@@ -54,8 +55,9 @@ class Model {
                                              const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
                                              const ModelOptions& options);
 
-  // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing.
-  void forward(const schedule::StepPlan& plan, sample::Sampled* out);
+  // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing. `masks`
+  // is needed when a sample has one.
+  void forward(const schedule::StepPlan& plan, sample::Sampled* out, schedule::MaskSource* masks = nullptr);
 
   // Slots whose copy from the host tier failed its checksum in the last step: their rows are worthless.
   const std::vector<int32_t>& damaged() const { return damaged_; }
@@ -71,6 +73,7 @@ class Model {
 
   const kernels::Dims& dims() const { return dims_; }
   const StateLayout& layout() const { return state_->layout(); }
+  int64_t mask_bytes() const { return (dims_.vocab + 31) / 32 * 4; }  // of one row
   int64_t weight_bytes() const { return weights_->bytes; }
   int64_t state_bytes() const { return state_->bytes(); }
 
@@ -82,7 +85,7 @@ class Model {
   void dsa(int layer, const DsaWeights& w);
   void ffn(int layer, const LayerWeights& w);
   // head.cpp
-  void head(sample::Sampled* out);
+  void head(sample::Sampled* out, schedule::MaskSource* masks);
   // A view an observer can read: downloaded into `mirror` where the host cannot address it.
   View on_host(const View& v, Buffer& mirror) const;
 
@@ -106,9 +109,11 @@ class Model {
   const uint32_t* banned_ = nullptr;    // the same, placed
   std::vector<int32_t> stop_words_;
   const int32_t* stop_ids_ = nullptr;
-  // Device backends only, else null: where start_history() sends tokens [context], where draws are made [R].
+  // Device backends only, else null: where start_history() sends tokens [context], where draws are made [R],
+  // where a step's masks go [R][(V + 31) / 32].
   int32_t* history_tokens_ = nullptr;
   sample::Sampled* sampled_ = nullptr;
+  uint32_t* masks_ = nullptr;
   Buffer mirrors_[2];  // for observers
 };
 
