@@ -91,6 +91,10 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   for (size_t id = 0; id < has_token.size(); ++id)
     has_token[id] = model->tokenizer->has(static_cast<int32_t>(id));
   GODWIT_ASSIGN(model->service, engine::Engine::start(options, has_token));
+  const engine::Info& info = model->service->info();
+  GODWIT_ASSIGN(auto index, grammar::TokenIndex::make(model->tokenizer, static_cast<int32_t>(info.vocabulary),
+                                                      info.stop_ids));
+  model->grammars = std::make_shared<grammar::GrammarCache>(std::move(index));
   return model;
 }
 

@@ -74,9 +74,38 @@ Result<std::optional<bool>> requested_switch(const Body& body) {
   if (const Json* type = member(thinking, "type"); type != nullptr && type->is_string()) {
     out = out.value_or(true) && type->as_string() != "disabled";
   }
-  if (const Json* budget = body.find("reasoning_budget"); budget != nullptr && *budget == Json(0))
-    out = false;
   return out;
+}
+
+// The budget by whichever of its names was sent; two that differ contradict each other. -1 says "any number"
+// in those dialects that know it, as 0 does in Anthropic's; elsewhere 0 is "do not think".
+Result<int64_t> requested_budget(const Body& body) {
+  constexpr int64_t kMost = 1 << 30;
+  const std::pair<const Json*, std::string_view> places[] = {
+      {body.find("thinking_token_budget"), "thinking_token_budget"},
+      {member(body.find("thinking"), "budget_tokens"), "thinking.budget_tokens"},
+      {member(body.find("reasoning"), "max_tokens"), "reasoning.max_tokens"},
+      {body.find("max_reasoning_tokens"), "max_reasoning_tokens"},
+      {body.find("reasoning_budget"), "reasoning_budget"}};
+  int64_t budget = -1;
+  std::string_view first;
+  for (const auto& [value, field] : places) {
+    if (value == nullptr) continue;
+    if (!value->is_integer() || value->as_integer() < -1 || value->as_integer() > kMost) {
+      return make_error(ErrorCode::invalid_request, std::string(field),
+                        "{} must be an integer from -1 (no limit) to {}, not {}", field, kMost,
+                        dump_json(*value).substr(0, 100));
+    }
+    int64_t asked = value->as_integer();
+    if (asked == 0 && field == "thinking.budget_tokens") asked = -1;
+    if (!first.empty() && asked != budget) {
+      return make_error(ErrorCode::invalid_request, std::string(field),
+                        "{} says {} and {} says {}; send one of them", first, budget, field, asked);
+    }
+    budget = asked;
+    first = field;
+  }
+  return budget;
 }
 
 }  // namespace
@@ -106,7 +135,8 @@ Result<Thinking> resolve_thinking(const Json& json, std::string_view default_eff
     if (effort->off && on == true) effort.reset();  // a client that asks for thinking gets it
   }
   Thinking out;
-  out.off = on == false || (effort && effort->off);
+  GODWIT_ASSIGN(out.budget, requested_budget(body));
+  out.off = on == false || (effort && effort->off) || out.budget == 0;
   if (kwargs != nullptr) out.template_kwargs = kwargs->as_object();
   out.template_kwargs.erase("reasoning_effort");
   const std::string variable = effort ? effort->variable : "";

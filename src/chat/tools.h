@@ -13,7 +13,9 @@ namespace godwit::chat {
 
 struct Tool {
   std::string name;
-  Json parameters;  // JSON Schema, null when the tool declares none
+  Json parameters;      // JSON Schema, null when the tool declares none
+  bool strict = false;  // its calls are held to the schema even when calling is the model's choice
+  size_t index = 0;     // in the request's list
 
   Schema schema() const { return Schema(&parameters); }
 };

@@ -5,6 +5,7 @@
 #include "chat/normalise.h"
 #include "chat/prompt.h"
 #include "chat/template.h"
+#include "server/final_message.h"
 
 namespace godwit::server {
 namespace {
@@ -29,8 +30,7 @@ Json tools_of_functions(const JsonArray& functions) {
   return tools;
 }
 
-Result<std::vector<int32_t>> render_ids(const ServingModel& model, const chat::TemplateInput& input) {
-  GODWIT_ASSIGN(const chat::Rendered rendered, model.chat_template->render(input));
+Result<std::vector<int32_t>> encode(const ServingModel& model, const chat::Rendered& rendered) {
   auto ids =
       model.tokenizer->encode(rendered.text(), tokenizer::AddedTokens::all(), rendered.literal_ranges());
   if (!ids) ids.error().field = "messages";
@@ -43,6 +43,7 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
   Fields fields(body, "");
   const JsonArray* messages = fields.array("messages", 100'000);
   const JsonArray* functions = fields.array("functions", 10'000);
+  const Ending ending = read_ending(fields);
   if (fields.error()) return *fields.error();
   if (!messages) return make_error(ErrorCode::invalid_request, "messages", "messages is required");
   if (messages->empty())
@@ -68,20 +69,26 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
   chat::TemplateInput input{.messages = normal_messages};
   if (!normal_tools.as_array().empty()) input.tools = &normal_tools;
   input.kwargs = &thinking.template_kwargs;
-  GODWIT_ASSIGN(prompt.ids, render_ids(model, input));
-  if (thinking.off && chat::starts_thinking(prompt.ids, model.control_ids)) {
+  const auto render = [&]() -> Result<std::vector<int32_t>> {
+    GODWIT_ASSIGN(const chat::Rendered rendered, render_turns(*model.chat_template, input, ending));
+    return encode(model, rendered);
+  };
+  GODWIT_ASSIGN(prompt.ids, render());
+  if (thinking.off && ending == Ending::new_turn && chat::starts_thinking(prompt.ids, model.control_ids)) {
     // A template that cannot turn thinking off, like the released one: ask for little of it, then close it
     // (api spec §2.10). A template that can is rendered as the client would render it.
     JsonObject low = thinking.template_kwargs;
     low.set("reasoning_effort", "low");
     input.kwargs = &low;
-    GODWIT_ASSIGN(prompt.ids, render_ids(model, input));
+    GODWIT_ASSIGN(prompt.ids, render());
     chat::close_thinking(prompt.ids, model.control_ids);
   }
   if (prompt.ids.empty()) {
     return make_error(ErrorCode::invalid_request, "messages",
                       "the chat template renders these messages to nothing");
   }
+  prompt.thinking = chat::starts_thinking(prompt.ids, model.control_ids);
+  prompt.thinking_budget = thinking.budget;
   return prompt;
 }
 

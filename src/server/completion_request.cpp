@@ -1,7 +1,9 @@
 #include "server/completion_request.h"
 
+#include "chat/prompt.h"
 #include "server/completion_output.h"
 #include "server/fields.h"
+#include "server/output_rules.h"
 #include "server/plan.h"
 #include "server/unsupported.h"
 
@@ -102,17 +104,23 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
     fields.refuse("best_of", fmt::format("must equal n ({}), got {}", common.n, best_of));
   if (fields.has("suffix")) fields.refuse("suffix", "is not supported");
   if (echo && logprobs) fields.refuse("echo", "together with logprobs is not supported yet");
+  const AnswerFormat format = read_answer_format(fields);
   refuse_unsupported(fields);
   if (fields.error()) return *fields.error();
   if (logprobs) common.sampling.top_logprobs = static_cast<int32_t>(*logprobs);
 
   GODWIT_ASSIGN(const std::string name, resolve_model(model, common.model));
   GODWIT_ASSIGN(std::vector<Prompt> prompts, read_prompts(model, fields));
+  const ToolRules no_tools;
   auto plan = make_plan(kCompletionWords, request, common, name, build);
   const int64_t wanted = common.stop.max_tokens > 0 ? common.stop.max_tokens : kDefaultMaxTokens;
   for (size_t p = 0; p < prompts.size(); ++p) {
     GODWIT_ASSIGN(const int64_t max_tokens,
                   fit_max_tokens(model, static_cast<int64_t>(prompts[p].ids.size()), wanted));
+    const bool thinking = chat::starts_thinking(prompts[p].ids, model.control_ids);
+    GODWIT_ASSIGN(const engine::OutputRules rules,
+                  make_output_rules(model, {format, no_tools, nullptr, thinking}));
+    adapt_to_rules(rules, common.stop);
     for (int k = 0; k < common.n; ++k) {
       CompletionOutputOptions options;
       options.index = static_cast<int>(p) * common.n + k;
@@ -124,7 +132,7 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
       options.skip_special_tokens = common.skip_special_tokens;
       options.logprobs = logprobs.has_value();
       if (echo) options.echo = prompts[p].echo;
-      add_choice(*plan, common, prompts[p].ids, max_tokens, static_cast<int>(p), k,
+      add_choice(*plan, common, {prompts[p].ids, max_tokens, static_cast<int>(p), k, rules},
                  std::make_unique<CompletionOutput>(std::move(options), plan->frame));
     }
   }

@@ -158,6 +158,14 @@ Result<Json> parse_body(std::string_view body) {
     return make_error(ErrorCode::invalid_request, "", "the request body must be a JSON object, got {}",
                       describe(*parsed));
   }
+  // People send the SDK's argument "extra_body" raw: its members count where the body itself has none.
+  JsonObject& body_members = parsed->as_object();
+  if (const Json* extra = body_members.find("extra_body"); extra && extra->is_object()) {
+    const JsonObject members = extra->as_object();
+    body_members.erase("extra_body");
+    for (const auto& [key, value] : members)
+      if (const Json* own = body_members.find(key); !own || own->is_null()) body_members.set(key, value);
+  }
   return parsed;
 }
 

@@ -47,8 +47,8 @@ class Fields {
 // "a string", "the number 3", …: how messages speak of a value; long ones are cut.
 std::string describe(const Json& value);
 
-// A request body ▶ object. Errors: invalid_request with the byte offset; a bare NaN or Infinity is named with
-// its member.
+// A request body ▶ object, the members of a literal "extra_body" among its own (api spec §4.5). Errors:
+// invalid_request with the byte offset; a bare NaN or Infinity is named with its member.
 Result<Json> parse_body(std::string_view body);
 
 }  // namespace godwit::server

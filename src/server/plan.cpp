@@ -77,26 +77,26 @@ std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpReq
   return plan;
 }
 
-void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt,
-                int64_t max_tokens, int prompt_index, int choice_index,
+void add_choice(GenerationPlan& plan, const CommonFields& fields, ChoiceInput choice,
                 std::unique_ptr<ChoiceOutput> output) {
-  if (choice_index == 0) plan.frame.prompt_tokens += static_cast<int64_t>(prompt.size());
+  if (choice.choice_index == 0) plan.frame.prompt_tokens += static_cast<int64_t>(choice.prompt.size());
   engine::Request& request = plan.requests.emplace_back();
   request.id = plan.request_id;
-  request.prompt = std::move(prompt);
+  request.prompt = std::move(choice.prompt);
   request.sampling = fields.sampling;
   request.stop = fields.stop;
-  request.stop.max_tokens = max_tokens;
-  request.stop.min_tokens = std::min(request.stop.min_tokens, max_tokens);
-  request.prompt_index = static_cast<uint32_t>(prompt_index);
-  request.choice_index = static_cast<uint32_t>(choice_index);
+  request.stop.max_tokens = choice.max_tokens;
+  request.stop.min_tokens = std::min(request.stop.min_tokens, choice.max_tokens);
+  request.rules = std::move(choice.rules);
+  request.prompt_index = static_cast<uint32_t>(choice.prompt_index);
+  request.choice_index = static_cast<uint32_t>(choice.choice_index);
   request.priority = fields.priority;
   if (fields.timeout_ms > 0) request.deadline_ns = plan.received_ns + fields.timeout_ms * 1'000'000;
   request.cache_salt = fields.cache_salt;
   // Here on a text worker: of a million tokens they take longer than a step. All choices of a prompt have the
   // same.
-  request.block_keys = choice_index > 0 ? std::prev(plan.requests.end(), 2)->block_keys
-                                        : cache::block_keys(request.prompt, request.cache_salt);
+  request.block_keys = choice.choice_index > 0 ? std::prev(plan.requests.end(), 2)->block_keys
+                                               : cache::block_keys(request.prompt, request.cache_salt);
   plan.outputs.push_back(std::move(output));
 }
 

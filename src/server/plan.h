@@ -39,8 +39,17 @@ std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpReq
                                           const CommonFields& fields, std::string_view model_name,
                                           std::string_view build);
 
-// One more choice: sequence and output. `max_tokens` from fit_max_tokens.
-void add_choice(GenerationPlan& plan, const CommonFields& fields, std::vector<int32_t> prompt,
-                int64_t max_tokens, int prompt_index, int choice_index, std::unique_ptr<ChoiceOutput> output);
+// One choice of one prompt.
+struct ChoiceInput {
+  std::vector<int32_t> prompt;
+  int64_t max_tokens = 0;  // from fit_max_tokens
+  int prompt_index = 0;
+  int choice_index = 0;
+  engine::OutputRules rules;
+};
+
+// One more choice: sequence and output.
+void add_choice(GenerationPlan& plan, const CommonFields& fields, ChoiceInput choice,
+                std::unique_ptr<ChoiceOutput> output);
 
 }  // namespace godwit::server

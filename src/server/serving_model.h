@@ -11,6 +11,7 @@
 #include "chat/template.h"
 #include "config/model_config.h"
 #include "engine/service.h"
+#include "grammar/cache.h"
 #include "tokenizer/control_ids.h"
 #include "tokenizer/tokenizer.h"
 
@@ -27,6 +28,7 @@ struct ServingModel {
   std::optional<uint64_t> seed;          // for requests without one; else drawn for each
   int64_t created = 0;                   // Unix time, for /v1/models
   std::shared_ptr<engine::Service> service;
+  std::shared_ptr<grammar::GrammarCache> grammars;  // for this tokenizer and the service's stop ids
 
   bool serves(std::string_view name) const;
 };

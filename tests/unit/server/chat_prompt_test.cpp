@@ -69,6 +69,47 @@ TEST(ChatPrompt, ThinkingOffClosesTheBlockOfATemplateWithoutASwitch) {
             "[gMASK]<sop><|system|>Reasoning Effort: Max<|user|>Hi<|assistant|><think>");
 }
 
+// What comes after the last <|assistant|>.
+std::string last_turn(const ServingModel& model, std::string_view messages, std::string_view more) {
+  const std::string text = prompt_text(model, R"({"messages":[{"role":"user","content":"Hi"},)" +
+                                                  std::string(messages) + "]," + std::string(more) + "}");
+  return text.substr(text.rfind("<|assistant|>") + 13);
+}
+
+TEST(ChatPrompt, AFinalMessageIsContinuedWhereItEnds) {
+  for (const auto& file :
+       {std::optional<std::filesystem::path>(),
+        std::optional<std::filesystem::path>(kSource + "/tests/data/templates/glm53_style.jinja")}) {
+    const ServingModel model = model_with(file);
+    for (const char* how : {R"("continue_final_message":true)", R"("add_generation_prompt":false)"}) {
+      const auto turn = [&](std::string_view message) {
+        return last_turn(model, R"({"role":"assistant",)" + std::string(message) + "}", how);
+      };
+      EXPECT_EQ(turn(R"("content":"The sum")"), "<think></think>The sum");
+      EXPECT_EQ(turn(R"("content":"The sum is \n ")"), "<think></think>The sum is \n ")
+          << "blanks at the end count";
+      EXPECT_EQ(turn(R"("content":[{"type":"text","text":"a "},{"type":"text","text":"b "}])"),
+                "<think></think>a b ");
+      EXPECT_EQ(turn(R"("content":"")"), "<think></think>");
+      EXPECT_EQ(turn(R"("content":"<think>Let me")"), "<think>Let me");
+      EXPECT_EQ(turn(R"("content":"","reasoning_content":"Let me ")"), "<think>Let me ");
+      EXPECT_EQ(turn(R"("content":"<think>x</think>y ")"), "<think>x</think>y ");
+      EXPECT_EQ(turn(R"("content":"so ","reasoning_content":"x")"), "<think>x</think>so ");
+    }
+    EXPECT_EQ(
+        prompt_text(model, R"({"messages":[{"role":"user","content":"Hi"}],"add_generation_prompt":false})"),
+        "[gMASK]<sop><|system|>Reasoning Effort: Max<|user|>Hi");
+  }
+  auto open = build_chat_prompt(model_with(), *parse_json(R"({"messages":[{"role":"user","content":"Hi"},
+      {"role":"assistant","content":"<think>a"}],"continue_final_message":true})"));
+  ASSERT_TRUE(open.ok());
+  EXPECT_TRUE(open->thinking);
+  auto closed = build_chat_prompt(model_with(), *parse_json(R"({"messages":[{"role":"user","content":"Hi"},
+      {"role":"assistant","content":"a"}],"continue_final_message":true})"));
+  ASSERT_TRUE(closed.ok());
+  EXPECT_FALSE(closed->thinking);
+}
+
 TEST(ChatPrompt, ControlTokensInAMessageStayText) {
   const ServingModel model = model_with();
   auto prompt = build_chat_prompt(

@@ -171,6 +171,9 @@ Harness::Harness(std::function<Script(const engine::Request&)> script, HttpLimit
   model->service = service;
   service->info_.stop_ids = {model->control_ids.end_of_text, model->control_ids.user,
                              model->control_ids.observation};
+  service->info_.vocabulary = model->tokenizer->size();
+  model->grammars = std::make_shared<grammar::GrammarCache>(
+      *grammar::TokenIndex::make(model->tokenizer, model->tokenizer->size(), service->info_.stop_ids));
   ServerOptions options;
   options.http.port = 0;
   options.http.limits = limits;
