@@ -80,13 +80,13 @@ std::vector<tokenizer::LiteralRange> Rendered::literal_ranges() const {
   return out;
 }
 
-ChatTemplate::ChatTemplate(jinja::Template parsed, JsonObject special_tokens)
-    : template_(std::move(parsed)), special_tokens_(std::move(special_tokens)) {}
+ChatTemplate::ChatTemplate(std::string source, jinja::Template parsed, JsonObject special_tokens)
+    : source_(std::move(source)), template_(std::move(parsed)), special_tokens_(std::move(special_tokens)) {}
 
 Result<ChatTemplate> ChatTemplate::parse(std::string_view source, std::string name, JsonObject special_tokens,
                                          const jinja::Limits& limits) {
   GODWIT_ASSIGN(auto parsed, jinja::Template::parse(source, std::move(name), limits));
-  return ChatTemplate(std::move(parsed), std::move(special_tokens));
+  return ChatTemplate(std::string(source), std::move(parsed), std::move(special_tokens));
 }
 
 Result<ChatTemplate> ChatTemplate::load(const fs::path& model_dir,

@@ -54,9 +54,13 @@ class ChatTemplate {
   // message.
   Result<Rendered> render(const TemplateInput& input) const;
 
- private:
-  ChatTemplate(jinja::Template parsed, JsonObject special_tokens);
+  const std::string& source() const { return source_; }
+  const JsonObject& special_tokens() const { return special_tokens_; }
 
+ private:
+  ChatTemplate(std::string source, jinja::Template parsed, JsonObject special_tokens);
+
+  std::string source_;
   jinja::Template template_;
   JsonObject special_tokens_;
 };

@@ -23,6 +23,21 @@ Error not_running() {
   return make_error(ErrorCode::unavailable, "", "the engine does not run; there is no cache to flush");
 }
 
+// What a row of the sequence may hand out at the least: of a scored prompt a whole page, or what is left of
+// it.
+int64_t needed_room(const schedule::Sequence& s) {
+  if (!s.scored || s.decoding()) return 1;
+  return std::min(kernels::kPageTokens, s.prompt_tokens - s.computed);
+}
+
+TopLogprobs top_of(const sample::Sampled& drawn) {
+  TopLogprobs top;
+  top.count = drawn.top_count;
+  std::copy_n(drawn.top_ids, drawn.top_count, top.ids);
+  std::copy_n(drawn.top_logprobs, drawn.top_count, top.logprobs);
+  return top;
+}
+
 }  // namespace
 
 Engine::~Engine() {
@@ -47,6 +62,7 @@ Result<void> Engine::submit(Request request) {
   const int64_t total = prompt + request.stop.max_tokens;
   GODWIT_ASSERT(prompt >= 1 && request.stop.max_tokens >= 1 && forced < request.stop.max_tokens &&
                 request.sink);
+  GODWIT_ASSERT(!request.prompt_logprobs || (forced == 0 && request.sampling.top_logprobs >= 0));
   if (total > info_.context)
     return make_error(
         ErrorCode::context_length, "messages",
@@ -64,7 +80,7 @@ Result<void> Engine::submit(Request request) {
   record->id = std::move(request.id);
   record->sink = std::move(request.sink);
   record->wants_history = request.sampling.needs_history();
-  if (request.sampling.top_logprobs >= 0) record->sink->keep_logprobs();
+  if (request.sampling.top_logprobs >= 0) record->sink->keep_logprobs(request.prompt_logprobs);
   auto s = std::make_unique<schedule::Sequence>();
   s->number = next_number_.fetch_add(1);
   s->keys = request.block_keys.empty() ? cache::block_keys(request.prompt, request.cache_salt)
@@ -92,6 +108,7 @@ Result<void> Engine::submit(Request request) {
                  .history = record->wants_history ? 1 : 0,
                  .top_logprobs = p.top_logprobs};
   s->bias = p.logit_bias;
+  s->scored = request.prompt_logprobs;
   s->masked = request.rules.any();
   if (s->masked) record->constraint.emplace(std::move(request.rules));
   s->priority = request.priority;
@@ -139,7 +156,8 @@ bool Engine::step() {
   scheduler_->for_each([&](schedule::Sequence& s) {
     const TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
     s.cancelled = sink.cancelled();
-    s.paused = sink.room() == 0;
+    s.room = static_cast<int64_t>(sink.room());
+    s.paused = s.room < needed_room(s);
     waits_for_reader |= s.paused;
   });
   try {
@@ -176,7 +194,8 @@ bool Engine::step() {
 
 void Engine::on_admit(schedule::Sequence& s) {
   Record& record = *static_cast<Record*>(s.owner);
-  s.paused = record.sink->room() == 0;
+  s.room = static_cast<int64_t>(record.sink->room());
+  s.paused = s.room < needed_room(s);
   if (record.wants_history) model_->start_history(s.lease.slot, s.tokens, s.prompt_tokens);
   if (record.started) return;  // admitted again after a preemption
   record.started = true;
@@ -200,18 +219,17 @@ void Engine::on_masked_row(schedule::Sequence& s, sample::SamplingRow& row) {
   if (constraint.has_grammar()) row.stop_suppressed = 0;
 }
 
+void Engine::on_score(schedule::Sequence& s, const sample::Sampled& drawn) {
+  TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
+  const TopLogprobs top = top_of(drawn);
+  if (sink.push_score({drawn.id, drawn.logprob}, top))
+    hand_over({static_cast<Record*>(s.owner)->sink, nullptr, nullptr});
+}
+
 void Engine::on_token(schedule::Sequence& s, const sample::Sampled& drawn) {
   TokenSink& sink = *static_cast<Record*>(s.owner)->sink;
-  const Token token{drawn.id, drawn.logprob};
-  if (s.sampling.top_logprobs >= 0) {
-    TopLogprobs top;
-    top.count = drawn.top_count;
-    std::copy_n(drawn.top_ids, drawn.top_count, top.ids);
-    std::copy_n(drawn.top_logprobs, drawn.top_count, top.logprobs);
-    sink.push(token, &top);
-  } else {
-    sink.push(token, nullptr);
-  }
+  const TopLogprobs top = s.sampling.top_logprobs >= 0 ? top_of(drawn) : TopLogprobs();
+  sink.push({drawn.id, drawn.logprob}, s.sampling.top_logprobs >= 0 ? &top : nullptr);
   hand_over({static_cast<Record*>(s.owner)->sink, nullptr, nullptr});
 }
 

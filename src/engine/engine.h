@@ -77,6 +77,7 @@ class Engine final : public Service, private schedule::Listener {
 
   void on_admit(schedule::Sequence& sequence) override;
   void on_masked_row(schedule::Sequence& sequence, sample::SamplingRow& row) override;
+  void on_score(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
   void on_token(schedule::Sequence& sequence, const sample::Sampled& drawn) override;
   void on_end(std::unique_ptr<schedule::Sequence> sequence, schedule::FinishReason reason, int32_t stop_id,
               schedule::Failure failure) override;

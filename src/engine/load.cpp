@@ -85,7 +85,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
                                                      static_cast<schedule::Listener&>(*this));
   scheduler_->prepare(plan_);
   masks_ = std::make_unique<StepMasks>(m.limits.sampled_rows, text.vocab_size);
-  drawn_.resize(static_cast<size_t>(m.limits.sampled_rows));
+  drawn_.resize(static_cast<size_t>(m.limits.logits_rows()));
 
   info_.backend = ops_->name();
   info_.kv_dtype = "f32";

@@ -28,6 +28,7 @@ class Reader {
       for (const Token& t : batch_.tokens) tokens.push_back(t.id);
       for (const Token& t : batch_.tokens) logprobs.push_back(t.logprob);
       for (const TopLogprobs& t : batch_.top) top.push_back(t);
+      for (const Token& t : batch_.scores) scores.push_back(t);
       if (batch_.end) {
         ++ends;
         end = batch_.end;
@@ -56,6 +57,7 @@ class Reader {
   std::vector<int32_t> tokens;
   std::vector<float> logprobs;
   std::vector<TopLogprobs> top;
+  std::vector<Token> scores;  // of the prompt
   std::optional<End> end;
   int ends = 0;
 };

@@ -62,10 +62,12 @@ Result<void> check(const StepDump& dump, const Ledger& ledger, int64_t vocabular
     sampled += p.sampled_rows;
   }
   if (rows != plan.rows()) return refuse("rows", "do not add up to the ids");
-  if (sampled != static_cast<int64_t>(plan.samples.size()) || sampled > ledger.model.limits.sampled_rows)
+  if (sampled != static_cast<int64_t>(plan.samples.size()) || sampled > ledger.model.limits.logits_rows())
     return refuse("samples", "do not add up to the sampled rows");
   for (const sample::SamplingRow& s : plan.samples) {
     if (!within(s.slot, 1, ledger.model.slots)) return refuse("slot", "of a sample is out of range");
+    if (s.scored >= 0 && !within(s.scored, 0, vocabulary))
+      return refuse("scored", "is outside the vocabulary");
     if (s.bias_offset < 0 || s.bias_count < 0 ||
         int64_t{s.bias_offset} + s.bias_count > static_cast<int64_t>(plan.bias_ids.size()))
       return refuse("bias_offset", "is out of range");

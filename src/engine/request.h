@@ -70,6 +70,9 @@ struct Request {
   SamplingParams sampling;
   StopRules stop;
   OutputRules rules;
+  // Log probabilities of the prompt's ids after the first, sampling.top_logprobs alternatives each, go to the
+  // sink before the first token. Such a prompt is computed as a whole: no prefix of it comes from the cache.
+  bool prompt_logprobs = false;
   uint32_t prompt_index = 0;  // Philox key (design §7)
   uint32_t choice_index = 0;
   std::vector<int32_t> forced;  // resume: ids another replica has already sent, run as forced rows

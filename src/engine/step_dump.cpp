@@ -59,6 +59,7 @@ void visit_sample(Visit&& visit, S& s) {
   visit("history", s.history);
   visit("bias_offset", s.bias_offset);
   visit("bias_count", s.bias_count);
+  visit("scored", s.scored);
   visit("top_logprobs", s.top_logprobs);
   visit("stop_suppressed", s.stop_suppressed);
 }

@@ -35,15 +35,25 @@ TokenSink::TokenSink(size_t capacity, std::function<void()> wake)
   waiting_.tokens.reserve(capacity);
 }
 
-void TokenSink::keep_logprobs() {
+void TokenSink::keep_logprobs(bool prompt) {
   std::lock_guard lock(mutex_);
   keeps_logprobs_ = true;
-  waiting_.top.reserve(capacity_);
+  keeps_scores_ = prompt;
+  reserve(waiting_);
+}
+
+// A reader's first batches have no storage yet; what it hands back to the engine's side must.
+void TokenSink::reserve(Batch& batch) const {
+  if (batch.tokens.capacity() < capacity_) batch.tokens.reserve(capacity_);
+  if (keeps_logprobs_ && batch.top.capacity() < capacity_) batch.top.reserve(capacity_);
+  if (!keeps_scores_ || batch.scores.capacity() >= capacity_) return;
+  batch.scores.reserve(capacity_);
+  batch.score_top.reserve(capacity_);
 }
 
 size_t TokenSink::room() const {
   std::lock_guard lock(mutex_);
-  return capacity_ - waiting_.tokens.size();
+  return capacity_ - waiting_.tokens.size() - waiting_.scores.size();
 }
 
 void TokenSink::push_start(const Start& start) {
@@ -58,6 +68,14 @@ void TokenSink::push(const Token& token, const TopLogprobs* top) {
   waiting_.tokens.push_back(token);
   if (top) waiting_.top.push_back(*top);
   wake_needed_ = true;
+}
+
+bool TokenSink::push_score(const Token& token, const TopLogprobs& top) {
+  std::lock_guard lock(mutex_);
+  GODWIT_ASSERT(waiting_.tokens.size() + waiting_.scores.size() < capacity_);
+  waiting_.scores.push_back(token);
+  waiting_.score_top.push_back(top);
+  return !std::exchange(wake_needed_, true);
 }
 
 void TokenSink::push_end(End end) {
@@ -76,10 +94,10 @@ void TokenSink::take(Batch& out) {
   out.start.reset();
   out.tokens.clear();
   out.top.clear();
+  out.scores.clear();
+  out.score_top.clear();
   out.end.reset();
-  // A reader's first batches have no storage yet; what it hands back to the engine's side must.
-  if (out.tokens.capacity() < capacity_) out.tokens.reserve(capacity_);
-  if (keeps_logprobs_ && out.top.capacity() < capacity_) out.top.reserve(capacity_);
+  reserve(out);
   std::lock_guard lock(mutex_);
   std::swap(out, waiting_);
   wake_needed_ = false;

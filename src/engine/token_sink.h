@@ -62,14 +62,18 @@ class TokenSink {
   // was pushed and the reader had taken everything before; it must not block.
   TokenSink(size_t capacity, std::function<void()> wake);
 
-  // Before the engine knows the request: alternatives will be pushed, so storage for them is needed, too.
-  void keep_logprobs();
+  // Before the engine knows the request: alternatives will be pushed, and those of the prompt's ids if
+  // `prompt`, so storage for them is needed, too.
+  void keep_logprobs(bool prompt);
 
   // Engine side. Nothing here allocates: storage is reserved before.
   size_t room() const;
   void push_start(const Start& start);
   void push(const Token& token, const TopLogprobs* top);  // needs room() >= 1
-  void push_end(End end);                                 // always fits; the last call
+  // The next id of the prompt, the first excepted. Needs room() >= 1. True when the reader has to be woken:
+  // scores come by the hundred, and one wake is enough for all that wait.
+  bool push_score(const Token& token, const TopLogprobs& top);
+  void push_end(End end);  // always fits; the last call
   bool cancelled() const { return cancelled_.load(std::memory_order_acquire); }
   // True when the reader must be woken since its last take(); clears the mark. The delivery thread calls
   // wake() then.
@@ -81,17 +85,23 @@ class TokenSink {
     std::optional<Start> start;
     std::vector<Token> tokens;
     std::vector<TopLogprobs> top;  // empty, or one per token
+    // Of the prompt's ids after the first, in order and all before the first token, for requests that ask.
+    std::vector<Token> scores;
+    std::vector<TopLogprobs> score_top;  // one per score
     std::optional<End> end;
-    bool empty() const { return !start && tokens.empty() && !end; }
+    bool empty() const { return !start && tokens.empty() && scores.empty() && !end; }
   };
   void take(Batch& out);  // replaces `out` with everything waiting; reuses its storage
   void cancel() { cancelled_.store(true, std::memory_order_release); }
 
  private:
+  void reserve(Batch& batch) const;
+
   mutable std::mutex mutex_;
   std::function<void()> wake_;
   size_t capacity_;
   bool keeps_logprobs_ = false;
+  bool keeps_scores_ = false;
   Batch waiting_;
   bool wake_needed_ = false;
   std::atomic<bool> cancelled_{false};

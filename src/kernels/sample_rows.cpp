@@ -21,6 +21,7 @@ void sample_one(const Sample& a, int64_t r, sample::Candidate* workspace) {
   context.stop_count = a.stop_count;
   const sample::Sampled drawn = sample::sample_row(a.logits.row<float>(r), vocab, row, context, workspace);
   a.out[r] = drawn;
+  if (row.scored >= 0) return;
   a.last_token[row.slot] = std::max(drawn.id, 0);
   if (history && drawn.finite) ++history[drawn.id];
 }

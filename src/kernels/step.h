@@ -70,8 +70,11 @@ struct StepLimits {
   int64_t decode_rows = 0;   // rows of the decode family
   int64_t sequences = 0;     // sequences of a step = state slots in use
   int64_t context = 0;       // tokens a sequence may have
-  int64_t sampled_rows = 0;  // rows that get logits
+  int64_t sampled_rows = 0;  // rows that are drawn from, and rows that have logits at the same time
   int64_t pending_rows = 1;  // rows a verify may leave pending (1 + draft depth)
+
+  // Rows that get logits, in turns: those drawn from, and prompt rows that are scored.
+  int64_t logits_rows() const { return sampled_rows + rows - decode_rows; }
 };
 
 }  // namespace godwit::kernels

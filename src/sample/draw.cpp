@@ -119,6 +119,12 @@ void report_logprobs(const float* logits, int64_t vocab, float greatest, const S
 Sampled sample_row(float* logits, int64_t vocab, const SamplingRow& row, const RowContext& context,
                    Candidate* workspace) {
   Sampled out{};
+  if (row.scored >= 0) {
+    out.id = row.scored;
+    out.finite = is_finite_row(logits, vocab) ? 1 : 0;
+    if (out.finite) report_logprobs(logits, vocab, greatest(logits, vocab).value, row, workspace, out);
+    return out;
+  }
   if (!process_logits(logits, vocab, row, context)) {
     out.finite = 0;
     return out;

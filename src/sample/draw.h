@@ -18,6 +18,7 @@ struct Candidate {
 
 // Runs the processors on logits [vocab] in place, then draws. `workspace` holds vocab entries and nothing is
 // allocated. A row that cannot be drawn from gives finite = 0 and id = -1.
+// A row with row.scored >= 0 is left as it is and only its logprobs are reported.
 Sampled sample_row(float* logits, int64_t vocab, const SamplingRow& row, const RowContext& context,
                    Candidate* workspace);
 

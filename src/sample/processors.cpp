@@ -35,11 +35,16 @@ void apply_masks(float* logits, int64_t vocab, const SamplingRow& row, const Row
 
 }  // namespace
 
-bool process_logits(float* logits, int64_t vocab, const SamplingRow& row, const RowContext& c) {
-  // First, because a mask would hide what the model computed at a masked id.
+bool is_finite_row(const float* logits, int64_t vocab) {
   for (int64_t i = 0; i < vocab; ++i) {
     if (!(logits[i] < std::numeric_limits<float>::infinity())) return false;
   }
+  return true;
+}
+
+bool process_logits(float* logits, int64_t vocab, const SamplingRow& row, const RowContext& c) {
+  // First, because a mask would hide what the model computed at a masked id.
+  if (!is_finite_row(logits, vocab)) return false;
   for (int32_t i = 0; i < row.bias_count; ++i) logits[c.bias_ids[i]] += c.bias_values[i];
   if (c.history) apply_penalties(logits, vocab, row, c.history);
   if (c.mask || c.banned || row.stop_suppressed) apply_masks(logits, vocab, row, c);

@@ -22,6 +22,9 @@ struct RowContext {
   int32_t stop_count = 0;
 };
 
+// Whether every logit is a number below +inf.
+bool is_finite_row(const float* logits, int64_t vocab);
+
 // Changes logits [vocab] in place. False when the row cannot be drawn from: it held NaN or +inf, or nothing
 // finite is left.
 bool process_logits(float* logits, int64_t vocab, const SamplingRow& row, const RowContext& context);

@@ -28,10 +28,13 @@ struct SamplingRow {
   int32_t mask = -1;            // index of its grammar mask; -1 = none
   int32_t top_logprobs = -1;    // -1 = no logprobs; 0…20 alternatives
   int32_t stop_suppressed = 0;  // 1: the model's stop ids are masked (min_tokens not reached yet)
+  // A row of a prompt whose log probabilities are asked for: the id that comes next in it. Nothing is drawn;
+  // -1: a draw.
+  int32_t scored = -1;
 };
 
 // logprobs are those of the distribution after bias, penalties and mask, before temperature: what the model
-// says.
+// says. Of a scored row: of its logits as they are, with `id` the id that was scored.
 struct Sampled {
   int32_t id = -1;
   float logprob = 0;

@@ -19,6 +19,11 @@ cache::Prompt prompt_of(const Sequence& s) {
   return {{s.tokens.data(), static_cast<size_t>(s.prompt_tokens)}, s.keys};
 }
 
+// What the cache may reuse: every row of a scored prompt has to be computed.
+cache::Prompt reusable(const Sequence& s) {
+  return s.scored ? cache::Prompt() : prompt_of(s);
+}
+
 int64_t rank_of(const Sequence& s) {
   const int64_t level = std::clamp(s.priority, -kOutermostPriority, kOutermostPriority);
   return s.submitted_ns + level * kPriorityHeadStartNs;
@@ -52,7 +57,7 @@ void Scheduler::prepare(StepPlan& plan) const {
   plan.pages.assign(by_slot_.size() * static_cast<size_t>(plan.table_stride), 0);
   plan.sequences.reserve(sequences);
   plan.ids.reserve(sequences + static_cast<size_t>(limits_.forced_rows + limits_.prefill_tokens));
-  plan.samples.reserve(sequences);
+  plan.samples.reserve(sequences + static_cast<size_t>(limits_.prefill_tokens));
   plan.bias_ids.reserve(sequences * kBiasPairs);
   plan.bias_values.reserve(sequences * kBiasPairs);
   plan.moves.reserve(cache_.most_moves());
@@ -120,12 +125,13 @@ void Scheduler::admit() {
     if (s.number == refused_ && free <= refused_pages_) return;  // nothing was freed since it was looked up
     const bool returns = s.lease.swapped();
     if (!(returns ? cache_.swap_in(s.lease, reservation(s))
-                  : cache_.acquire(prompt_of(s), reservation(s), s.lease))) {
+                  : cache_.acquire(reusable(s), reservation(s), s.lease))) {
       refused_ = s.number;
       refused_pages_ = free;
       return;
     }
     if (!returns) s.computed = s.lease.cached;
+    if (s.scored) s.lease.miss = cache::MissReason::disabled;
     s.ran = false;
     s.history_ready = false;
     s.paused = false;  // unless on_admit knows better
@@ -201,6 +207,7 @@ void Scheduler::plan_decode(StepPlan& plan) {
 // past a boundary that gets a snapshot (design §9: the last boundary before the prompt's end, and a branch
 // point).
 int64_t Scheduler::slice_end(const Sequence& s, int64_t budget) const {
+  if (s.scored) budget = std::min(budget, s.room);  // each row is something to read
   int64_t end = std::min(s.prompt_tokens, s.computed + budget);
   for (const int64_t edge : {s.lease.branch, cache::Cache::last_boundary(s.prompt_tokens)})
     if (edge > s.computed) end = std::min(end, edge);
@@ -237,7 +244,7 @@ int64_t Scheduler::add_slice(StepPlan& plan, Sequence& s, int64_t budget) {
   const int64_t rows = end - s.computed;
   if (rows <= 0) return 0;
   add_rows(plan, s, kernels::RowKind::prefill, rows);
-  if (end % kernels::kPageTokens != 0) return rows;
+  if (end % kernels::kPageTokens != 0 || s.scored) return rows;
   const bool edge =
       end == s.lease.branch || end == s.prompt_tokens || end == cache::Cache::last_boundary(s.prompt_tokens);
   if (!edge && end - s.lease.last_snapshot < limits_.snapshot_stride) return rows;
@@ -256,7 +263,13 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
   p.rows.page_offset = s.lease.slot * plan.table_stride;
   p.rows.kind = kind;
   p.pages = static_cast<int32_t>(cache::pages_for(s.computed + rows));
-  p.sampled_rows = s.computed + rows == s.size() ? 1 : 0;
+  const int64_t end = s.computed + rows;
+  if (s.scored && kind == kernels::RowKind::prefill) {
+    // What was reported before a preemption is not reported again.
+    p.sampled_rows = static_cast<int32_t>(end - std::clamp(s.scored_end, s.computed, end));
+  } else {
+    p.sampled_rows = end == s.size() ? 1 : 0;
+  }
   if (s.lease.restore >= 0) {
     plan.restores.push_back({s.lease.slot, s.lease.restore, s.lease.cached});
     cache_.restored(s.lease);
@@ -265,10 +278,23 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
   std::copy(s.lease.pages.begin() + s.lease.in_table, s.lease.pages.end(),
             plan.pages.begin() + p.rows.page_offset + s.lease.in_table);
   s.lease.in_table = static_cast<int32_t>(s.lease.pages.size());
-  if (p.sampled_rows == 1) {
+  if (p.sampled_rows > 0) add_samples(plan, s, end - p.sampled_rows, end);
+  plan.sequences.push_back(p);
+}
+
+// The rows at [first, end) of the sequence get logits: those before the last one that it has are scored, that
+// one is drawn from.
+void Scheduler::add_samples(StepPlan& plan, Sequence& s, int64_t first, int64_t end) {
+  for (int64_t at = first; at < end; ++at) {
     sample::SamplingRow row = s.sampling;
     row.slot = s.lease.slot;
-    row.position = s.size();
+    row.position = at + 1;
+    if (row.position < s.size()) {
+      row.scored = s.tokens[static_cast<size_t>(row.position)];
+      row.history = 0;
+      plan.samples.push_back(row);
+      continue;
+    }
     row.stop_suppressed = s.completion_tokens() < s.min_tokens ? 1 : 0;
     row.bias_offset = static_cast<int32_t>(plan.bias_ids.size());
     row.bias_count = static_cast<int32_t>(s.bias.size());
@@ -279,7 +305,6 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
     if (s.masked) listener_.on_masked_row(s, row);
     plan.samples.push_back(row);
   }
-  plan.sequences.push_back(p);
 }
 
 bool Scheduler::stops(const Sequence& s, int32_t id) const {
@@ -306,9 +331,15 @@ void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::s
     GODWIT_ASSERT(s.number == p.request);
     s.computed += p.rows.rows;
     s.ran = true;
-    if (p.rows.kind == kernels::RowKind::prefill) cache_.commit(s.lease, prompt_of(s), s.computed);
+    if (p.rows.kind == kernels::RowKind::prefill && !s.scored)
+      cache_.commit(s.lease, prompt_of(s), s.computed);
     if (p.sampled_rows == 0) continue;
-    const sample::Sampled& d = drawn[next_draw++];
+    next_draw += static_cast<size_t>(p.sampled_rows);
+    const sample::Sampled* own = drawn + next_draw - p.sampled_rows;
+    const bool draws = s.computed == s.size();
+    if (s.scored && !take_scores(s, own, p.sampled_rows - (draws ? 1 : 0))) continue;
+    if (!draws) continue;
+    const sample::Sampled& d = own[p.sampled_rows - 1];
     if (!d.finite) {
       end(s, FinishReason::error, -1, Failure::not_finite);
       continue;
@@ -322,6 +353,19 @@ void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::s
       end(s, FinishReason::length, -1, Failure::none);
     }
   }
+}
+
+// False when one of them had no finite logits, which ends the sequence.
+bool Scheduler::take_scores(Sequence& s, const sample::Sampled* scores, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    if (!scores[i].finite) {
+      end(s, FinishReason::error, -1, Failure::not_finite);
+      return false;
+    }
+    listener_.on_score(s, scores[i]);
+  }
+  s.scored_end = std::max(s.scored_end, s.computed);
+  return true;
 }
 
 void Scheduler::end(Sequence& ended, FinishReason reason, int32_t stop_id, Failure failure) {

@@ -48,6 +48,8 @@ class Listener {
   virtual void on_admit(Sequence& sequence) = 0;
   // A row of a masked sequence is planned whose draw needs a mask: sets row.mask.
   virtual void on_masked_row(Sequence&, sample::SamplingRow&) {}
+  // A row of a scored prompt was computed: `drawn` is about the next id of the prompt.
+  virtual void on_score(Sequence&, const sample::Sampled&) {}
   virtual void on_token(Sequence& sequence, const sample::Sampled& drawn) = 0;
   // Takes the sequence: its lease is already returned.
   virtual void on_end(std::unique_ptr<Sequence> sequence, FinishReason reason, int32_t stop_id,
@@ -101,6 +103,8 @@ class Scheduler {
   int64_t slice_end(const Sequence& s, int64_t budget) const;
   int64_t add_slice(StepPlan& plan, Sequence& s, int64_t budget);
   void add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int64_t rows);
+  void add_samples(StepPlan& plan, Sequence& s, int64_t first, int64_t end);
+  bool take_scores(Sequence& s, const sample::Sampled* scores, int32_t count);
   void end(Sequence& s, FinishReason reason, int32_t stop_id, Failure failure);
   bool stops(const Sequence& s, int32_t id) const;
 

@@ -41,6 +41,8 @@ struct Sequence {
   std::vector<int32_t> stop_ids;
   sample::SamplingRow sampling;  // slot, position and offsets are filled in each step
   std::vector<std::pair<int32_t, float>> bias;
+  bool scored = false;  // log probabilities of its prompt are reported, which is computed without the cache
+  int64_t scored_end = 0;   // prompt positions whose rows have been reported
   bool masked = false;      // its draws are masked; see Listener::on_masked_row
   int32_t priority = 0;     // lower runs first
   int64_t rank = 0;         // its place in the one order of the schedule; lower is served first, set by add()
@@ -53,6 +55,7 @@ struct Sequence {
   bool ran = false;            // since it was admitted: its slot holds what `computed` says
   bool history_ready = false;  // the slot's token history holds the prompt
   bool paused = false;         // its reader has no room: keeps what it holds, gets no rows
+  int64_t room = 0;            // tokens and scores that its reader can take; only of a scored sequence
   bool cancelled = false;
   void* owner = nullptr;  // the engine's record of this request
 

@@ -15,7 +15,7 @@ struct PlanSequence {
   uint64_t request = 0;  // engine's number of the request
   kernels::Sequence rows;
   int32_t pages = 0;         // entries of its page table it uses, from rows.page_offset on
-  int32_t sampled_rows = 0;  // its last so many rows get logits: prefill 0 or 1, decode 1, verify all
+  int32_t sampled_rows = 0;  // its last so many rows get logits: decode 1, verify all, prefill up to all
 };
 
 // State that moves as one unit (design §9): restores run before the rows, saves after them.

@@ -43,6 +43,9 @@ class ChoiceOutput {
   // only call allowed is complete): the rest does not exist for the client.
   virtual size_t push(std::span<const engine::Token> tokens, std::span<const engine::TopLogprobs> top,
                       std::string* out) = 0;
+  // Log probabilities of the next ids of the prompt, before any token.
+  virtual void push_scores(std::span<const engine::Token>, std::span<const engine::TopLogprobs>,
+                           std::string*) {}
   virtual bool stopped() const = 0;
   // The last call: `stop_id` is the id that ended the choice (request or model), -1 otherwise.
   virtual void end(engine::FinishReason reason, int32_t stop_id, std::string* out) = 0;
@@ -52,6 +55,9 @@ class ChoiceOutput {
   virtual int64_t reasoning_tokens() const { return 0; }
   virtual int64_t roll_backs() const { return 0; }
   virtual std::string_view finish() const = 0;  // "stop", "length", "tool_calls"
+  // For best_of: how likely the model finds the output, and its place among those that are returned.
+  virtual double mean_logprob() const { return 0; }
+  virtual void set_index(int) {}
   int64_t used_tokens() const { return used_; }
 
  protected:

@@ -23,20 +23,45 @@ CompletionOutput::CompletionOutput(CompletionOutputOptions options, const ChunkF
     : options_(std::move(options)),
       frame_(frame),
       detokenizer_(options_.tokenizer, options_.skip_special_tokens),
+      prompt_detokenizer_(options_.tokenizer, false),
       stop_(options_.stop_strings, options_.include_stop) {}
 
 void CompletionOutput::begin(std::string* out) {
-  piece_ = options_.echo;
-  code_points_ = count_code_points(piece_);
+  show(options_.echo);
+  if (!options_.scored_prompt.empty()) {
+    // Nothing comes before the first id, so it has no probability.
+    note_token(options_.scored_prompt[0]);
+    logprobs_.values += "null";
+    logprobs_.alternatives += "null";
+    show(prompt_detokenizer_.push(options_.scored_prompt[0]));
+  }
+  if (options_.scored_prompt.size() == 1) show(prompt_detokenizer_.flush());
+  settle(out);
+}
+
+void CompletionOutput::show(std::string_view text) {
+  piece_ += text;
+  code_points_ += count_code_points(text);
+}
+
+void CompletionOutput::push_scores(std::span<const engine::Token> scores,
+                                   std::span<const engine::TopLogprobs> top, std::string* out) {
+  for (size_t i = 0; i < scores.size(); ++i) {
+    note_logprob(scores[i], &top[i]);
+    show(prompt_detokenizer_.push(scores[i].id));
+    if (++scores_ + 1 == options_.scored_prompt.size()) show(prompt_detokenizer_.flush());
+  }
   settle(out);
 }
 
 size_t CompletionOutput::push(std::span<const engine::Token> tokens, std::span<const engine::TopLogprobs> top,
                               std::string* out) {
+  if (options_.discard) return tokens.size();
   size_t used = 0;
   while (used < tokens.size() && !stopped()) {
     const engine::Token& token = tokens[used];
     ++used_;
+    logprob_sum_ += token.logprob;
     if (!contains(options_.stop_ids, token.id)) {
       if (options_.logprobs) note_logprob(token, top.empty() ? nullptr : &top[used]);
       const std::string text = detokenizer_.push(token.id);
@@ -49,15 +74,20 @@ size_t CompletionOutput::push(std::span<const engine::Token> tokens, std::span<c
   return used;
 }
 
-void CompletionOutput::note_logprob(const engine::Token& token, const engine::TopLogprobs* top) {
+// The members that every id has; those of its probability follow.
+void CompletionOutput::note_token(int32_t id) {
   const char* comma = logprobs_.tokens.empty() ? "" : ",";
-  logprobs_.tokens += comma;
-  append_json_string(logprobs_.tokens, token_text(*options_.tokenizer, token.id));
-  logprobs_.values += comma;
+  for (std::string* list :
+       {&logprobs_.tokens, &logprobs_.values, &logprobs_.alternatives, &logprobs_.offsets})
+    *list += comma;
+  append_json_string(logprobs_.tokens, token_text(*options_.tokenizer, id));
+  logprobs_.offsets += std::to_string(code_points_);
+}
+
+void CompletionOutput::note_logprob(const engine::Token& token, const engine::TopLogprobs* top) {
+  note_token(token.id);
   append_logprob(logprobs_.values, token.logprob);
-  logprobs_.alternatives += comma;
   append_completion_alternatives(logprobs_.alternatives, *options_.tokenizer, token, top);
-  logprobs_.offsets += comma + std::to_string(code_points_);
 }
 
 void CompletionOutput::append_logprobs(std::string& out) {
@@ -82,14 +112,15 @@ void CompletionOutput::settle(std::string* out) {
 }
 
 void CompletionOutput::end(engine::FinishReason reason, int32_t stop_id, std::string* out) {
-  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id))
+  if (reason == engine::FinishReason::stop && !options_.discard &&
+      contains(options_.request_stop_ids, stop_id))
     stop_id_ = stop_id;
   if (!stopped()) {
     stop_.push(detokenizer_.flush(), piece_);
     stop_.flush(piece_);
     if (stop_id_ >= 0 && options_.include_stop) piece_ += token_text(*options_.tokenizer, stop_id_);
   }
-  if (!stopped() && reason == engine::FinishReason::length) finish_ = "length";
+  if (options_.discard || (!stopped() && reason == engine::FinishReason::length)) finish_ = "length";
   if (!out) return;
   settle(out);
   frame_.open(*out, options_.index);

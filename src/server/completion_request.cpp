@@ -96,24 +96,37 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
                                                            std::string_view build) {
   GODWIT_ASSIGN(const Json body, parse_body(request.body));
   Fields fields(body, "");
-  CommonFields common = read_common_fields(fields, common_limits(model));
   const bool echo = fields.boolean("echo").value_or(false);
+  CommonLimits limits = common_limits(model);
+  limits.fewest_tokens = echo ? 0 : 1;
+  CommonFields common = read_common_fields(fields, limits);
+  const Json* most = fields.any("max_tokens");
+  const bool discard = echo && most && *most == Json(0);
   const auto logprobs = fields.integer("logprobs", 0, sample::kMaxTopLogprobs);
-  const int64_t best_of = fields.integer("best_of", 1, kMaxChoices).value_or(common.n);
-  if (best_of != common.n)
-    fields.refuse("best_of", fmt::format("must equal n ({}), got {}", common.n, best_of));
-  if (fields.has("suffix")) fields.refuse("suffix", "is not supported");
-  if (echo && logprobs) fields.refuse("echo", "together with logprobs is not supported yet");
+  const auto best_of = fields.integer("best_of", 1, kMaxChoices);
+  const int kept = common.n;
+  if (best_of && *best_of < common.n)
+    fields.refuse("best_of", fmt::format("is {}, but n asks for {} choices", *best_of, common.n));
+  if (best_of && *best_of > common.n && common.stream)
+    fields.refuse("best_of", "must equal n when stream is true: the best is known at the end only");
+  common.n = static_cast<int32_t>(best_of.value_or(common.n));
+  const bool choose = common.n > kept;
+  if (fields.has("suffix"))
+    fields.refuse("suffix", "is not supported: this model is not trained to fill in between two texts");
   const AnswerFormat format = read_answer_format(fields);
   refuse_unsupported(fields);
   if (fields.error()) return *fields.error();
-  if (logprobs) common.sampling.top_logprobs = static_cast<int32_t>(*logprobs);
+  const bool scored = echo && logprobs;
+  if (logprobs || choose) common.sampling.top_logprobs = static_cast<int32_t>(logprobs.value_or(0));
 
   GODWIT_ASSIGN(const std::string name, resolve_model(model, common.model));
   GODWIT_ASSIGN(std::vector<Prompt> prompts, read_prompts(model, fields));
   const ToolRules no_tools;
   auto plan = make_plan(kCompletionWords, request, common, name, build);
-  const int64_t wanted = common.stop.max_tokens > 0 ? common.stop.max_tokens : kDefaultMaxTokens;
+  if (choose) plan->kept_per_prompt = kept;
+  const int64_t wanted = discard                      ? 1
+                         : common.stop.max_tokens > 0 ? common.stop.max_tokens
+                                                      : kDefaultMaxTokens;
   for (size_t p = 0; p < prompts.size(); ++p) {
     GODWIT_ASSIGN(const int64_t max_tokens,
                   fit_max_tokens(model, static_cast<int64_t>(prompts[p].ids.size()), wanted));
@@ -131,8 +144,10 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
       options.include_stop = common.include_stop;
       options.skip_special_tokens = common.skip_special_tokens;
       options.logprobs = logprobs.has_value();
-      if (echo) options.echo = prompts[p].echo;
-      add_choice(*plan, common, {prompts[p].ids, max_tokens, static_cast<int>(p), k, rules},
+      options.discard = discard;
+      if (scored) options.scored_prompt = prompts[p].ids;
+      if (echo && !scored) options.echo = prompts[p].echo;
+      add_choice(*plan, common, {prompts[p].ids, max_tokens, static_cast<int>(p), k, rules, scored},
                  std::make_unique<CompletionOutput>(std::move(options), plan->frame));
     }
   }

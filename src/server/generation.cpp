@@ -47,6 +47,7 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
   void fail(const Error& error);
   void complete();
   void cancel_all();
+  void keep_best();
   Usage usage() const;
   void append_tail(std::string& out) const;
   void record(std::string_view finish);
@@ -57,6 +58,7 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
   metrics::Metrics& metrics_;
   std::shared_ptr<ResponseWriter> writer_;
   std::vector<Choice> choices_;
+  std::vector<std::unique_ptr<ChoiceOutput>> dropped_;  // what best_of left; it was generated all the same
   engine::TokenSink::Batch batch_;
   size_t running_ = 0;
   bool streaming_ = false;  // the head has been sent
@@ -141,6 +143,7 @@ void Generation::deliver(size_t index) {
     queued_ns_ = std::max(queued_ns_, batch_.start->queued_ns);
     if (index == 0) start_ = *batch_.start;
   }
+  if (!batch_.scores.empty()) output.push_scores(batch_.scores, batch_.score_top, stream());
   if (!batch_.tokens.empty()) {
     last_token_ns_ = now_ns();
     if (first_token_ns_ == 0) first_token_ns_ = last_token_ns_;
@@ -201,6 +204,7 @@ void Generation::complete() {
   } else {
     HttpResponse response;
     response.body = plan_->body_head;
+    keep_best();
     response.body += ",\"choices\":[";
     for (size_t i = 0; i < plan_->outputs.size(); ++i) {
       if (i > 0) response.body.push_back(',');
@@ -214,12 +218,32 @@ void Generation::complete() {
   record(plan_->outputs[0]->finish());
 }
 
+// With best_of: the most likely choices of each prompt stay and are numbered anew.
+void Generation::keep_best() {
+  if (plan_->kept_per_prompt == 0) return;
+  std::vector<std::unique_ptr<ChoiceOutput>> kept;
+  for (auto first = plan_->outputs.begin(); first != plan_->outputs.end();
+       first += plan_->choices_per_prompt) {
+    std::stable_sort(first, first + plan_->choices_per_prompt,
+                     [](const auto& a, const auto& b) { return a->mean_logprob() > b->mean_logprob(); });
+    const auto rest = first + plan_->kept_per_prompt;
+    std::move(first, rest, std::back_inserter(kept));
+    std::move(rest, first + plan_->choices_per_prompt, std::back_inserter(dropped_));
+  }
+  plan_->outputs = std::move(kept);
+  for (size_t i = 0; i < plan_->outputs.size(); ++i) plan_->outputs[i]->set_index(static_cast<int>(i));
+}
+
 Usage Generation::usage() const {
   Usage u{plan_->frame.prompt_tokens, plan_->frame.cached_tokens, 0, 0};
-  for (const auto& output : plan_->outputs) {
-    u.completion_tokens += output->used_tokens();
-    u.reasoning_tokens += output->reasoning_tokens();
-  }
+  const auto add = [&u](const std::vector<std::unique_ptr<ChoiceOutput>>& outputs) {
+    for (const auto& output : outputs) {
+      u.completion_tokens += output->used_tokens();
+      u.reasoning_tokens += output->reasoning_tokens();
+    }
+  };
+  add(plan_->outputs);
+  add(dropped_);
   return u;
 }
 

@@ -24,6 +24,7 @@ struct GenerationPlan {
   bool stream = false;
   bool usage_chunk = false;  // stream_options.include_usage
   int choices_per_prompt = 1;
+  int kept_per_prompt = 0;  // best_of: the so many most likely are returned, when not streaming; 0 = all
   std::vector<engine::Request> requests;  // one a choice, without sink
   // One a request; they may refer to the plan's frame, which outlives them and never moves.
   std::vector<std::unique_ptr<ChoiceOutput>> outputs;

@@ -88,6 +88,7 @@ void add_choice(GenerationPlan& plan, const CommonFields& fields, ChoiceInput ch
   request.stop.max_tokens = choice.max_tokens;
   request.stop.min_tokens = std::min(request.stop.min_tokens, choice.max_tokens);
   request.rules = std::move(choice.rules);
+  request.prompt_logprobs = choice.prompt_logprobs;
   request.prompt_index = static_cast<uint32_t>(choice.prompt_index);
   request.choice_index = static_cast<uint32_t>(choice.choice_index);
   request.priority = fields.priority;

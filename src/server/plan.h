@@ -46,6 +46,7 @@ struct ChoiceInput {
   int prompt_index = 0;
   int choice_index = 0;
   engine::OutputRules rules;
+  bool prompt_logprobs = false;
 };
 
 // One more choice: sequence and output.

@@ -108,7 +108,7 @@ CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   out.timeout_ms = fields.integer("timeout_ms", 1, kMostTimeoutMs).value_or(0);
   if (const std::string* salt = fields.string("cache_salt")) out.cache_salt = hash_bytes(*salt);
   const bool completion = fields.has("max_completion_tokens");
-  const auto max_tokens = fields.integer("max_tokens", 1, any);
+  const auto max_tokens = fields.integer("max_tokens", limits.fewest_tokens, any);
   out.stop.max_tokens =
       (completion ? fields.integer("max_completion_tokens", 1, any) : max_tokens).value_or(0);
   if (out.stop.max_tokens > 0 && out.stop.min_tokens > out.stop.max_tokens) {

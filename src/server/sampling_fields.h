@@ -32,7 +32,8 @@ struct CommonFields {
 struct CommonLimits {
   GenerationDefaults defaults;  // where the client says nothing (api spec §1.5)
   int64_t context = 0;
-  int32_t vocabulary = 0;  // ids below it exist
+  int64_t fewest_tokens = 1;  // that max_tokens may ask for
+  int32_t vocabulary = 0;     // ids below it exist
   uint64_t drawn_seed = 0;
 };
 

@@ -151,7 +151,11 @@ class Load {
       r.rules.thinking_budget = random_() % 40;
       r.rules.think_close = 3;
     }
-    if (random_() % 5 == 0) r.forced.assign(3 + random_() % 100, 17);
+    if (random_() % 4 == 0) {
+      r.prompt_logprobs = true;
+      r.sampling.top_logprobs = static_cast<int32_t>(random_() % 5);
+    } else if (random_() % 5 == 0)
+      r.forced.assign(3 + random_() % 100, 17);
     r.stop.max_tokens = static_cast<int64_t>(r.forced.size()) + 1 + random_() % 500;
     r.stop.ignore_eos = random_() % 2 == 0;
     if (random_() % 20 == 0) r.deadline_ns = SteadyClock().now_ns() + 1'000'000 * (1 + random_() % 200);

@@ -25,6 +25,10 @@ sample::SamplingRow row_of(int64_t r) {
   row.mask = r % 5 == 2 ? 1 : -1;
   row.top_logprobs = r % 3 == 1 ? 5 : -1;
   row.stop_suppressed = r % 2 == 0;
+  if (r % 11 == 10) {
+    row.scored = static_cast<int32_t>(r * 31 % kVocab);
+    row.top_logprobs = 3;
+  }
   return row;
 }
 

@@ -17,10 +17,14 @@ void CpuOps::sample(const kernels::Sample& a) {
   const int64_t rows = a.logits.rows;
   float* const* scratch = thread_scratch();
   pool_.run(rows, rows * a.logits.cols * 8, [&](int64_t first, int thread) {
-    const int32_t slot = a.rows[first].slot;
-    if (first > 0 && a.rows[first - 1].slot == slot) return;
+    const auto drawn_after = [&](int64_t i) {  // row i goes on where a draw of the same slot stopped
+      return i > 0 && i < rows && a.rows[i - 1].slot == a.rows[i].slot && a.rows[i - 1].scored < 0;
+    };
+    if (drawn_after(first)) return;
     auto* workspace = reinterpret_cast<godwit::sample::Candidate*>(scratch[thread]);
-    for (int64_t i = first; i < rows && a.rows[i].slot == slot; ++i) kernels::sample_one(a, i, workspace);
+    int64_t i = first;
+    do kernels::sample_one(a, i++, workspace);
+    while (drawn_after(i));
   });
 }
 

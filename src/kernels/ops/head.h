@@ -27,6 +27,7 @@ struct HistoryStart {
 // min_p -> draw. Also writes last_token[slot] and counts the draw in the history. A row that cannot be drawn
 // from (NaN, +inf, or nothing finite left) gives finite = 0 and id = -1, leaves the history alone and a valid
 // id, 0, in last_token.
+// A scored row (SamplingRow::scored) is reported, not drawn: it touches neither history nor last_token.
 // Rows of one slot (a verify) must be adjacent and in order of position: they are drawn one after the other,
 // each counting in the history of the next, and the last leaves last_token. A draw is counted when it is
 // made, so after a verify the history also holds the drafts that were rejected: a slot with penalties is

@@ -42,7 +42,7 @@ Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const M
   m->ws_ = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, m->arena_.take(bytes));
   m->history_tokens_ = m->arena_.in_place() ? nullptr : m->arena_.take_array<int32_t>(options.limits.context);
   if (!m->arena_.in_place()) {
-    m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.sampled_rows);
+    m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.logits_rows());
     m->masks_ = m->arena_.take_array<uint32_t>(options.limits.sampled_rows * m->mask_bytes() / 4);
   }
   m->set_vocabulary(std::vector<bool>(static_cast<size_t>(m->dims_.vocab), true), {});

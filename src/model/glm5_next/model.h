@@ -86,6 +86,7 @@ class Model {
   void ffn(int layer, const LayerWeights& w);
   // head.cpp
   void head(sample::Sampled* out, schedule::MaskSource* masks);
+  void sample_rows(int64_t first, int64_t rows, kernels::Sample& s);
   // A view an observer can read: downloaded into `mirror` where the host cannot address it.
   View on_host(const View& v, Buffer& mirror) const;
 

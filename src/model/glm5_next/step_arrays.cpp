@@ -11,9 +11,9 @@ constexpr int64_t kMaxBias = 1024 + 1;  // logit_bias pairs of a request (api sp
 // The largest step, every array rounded up.
 int64_t staging_bytes(const kernels::StepLimits& l) {
   const int64_t pages = l.sequences * ((l.context + kernels::kPageTokens - 1) / kernels::kPageTokens);
-  const int64_t entries = 2 * l.rows + pages + l.sampled_rows * (1 + 2 * kMaxBias);
+  const int64_t entries = 2 * l.rows + pages + l.logits_rows() + l.sampled_rows * 2 * kMaxBias;
   return entries * 4 + l.sequences * static_cast<int64_t>(sizeof(kernels::Sequence)) +
-         l.sampled_rows * static_cast<int64_t>(sizeof(sample::SamplingRow)) + 8 * kAlign;
+         l.logits_rows() * static_cast<int64_t>(sizeof(sample::SamplingRow)) + 8 * kAlign;
 }
 
 }  // namespace
@@ -21,7 +21,7 @@ int64_t staging_bytes(const kernels::StepLimits& l) {
 StepArrays::StepArrays(Arena& arena, const kernels::StepLimits& limits) : arena_(arena) {
   sequences_.reserve(static_cast<size_t>(limits.sequences));
   row_sequence_.reserve(static_cast<size_t>(limits.rows));
-  sampled_rows_.reserve(static_cast<size_t>(limits.sampled_rows));
+  sampled_rows_.reserve(static_cast<size_t>(limits.logits_rows()));
   if (arena_.in_place()) return;
   const int64_t bytes = staging_bytes(limits);
   staging_ = Buffer(static_cast<size_t>(bytes));

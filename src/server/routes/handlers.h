@@ -26,5 +26,6 @@ void post_flush_cache(ServerContext& context, HttpRequest&& request, const Write
 // tokenize.cpp
 void post_tokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void post_detokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void get_tokenizer_info(ServerContext& context, HttpRequest&& request, const Writer& writer);
 
 }  // namespace godwit::server

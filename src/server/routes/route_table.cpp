@@ -66,6 +66,8 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/tokenize", "tokenize", post_tokenize},
       {"POST", "/detokenize", "detokenize", post_detokenize},
       {"POST", "/v1/detokenize", "detokenize", post_detokenize},
+      {"GET", "/tokenizer_info", "tokenizer_info", get_tokenizer_info},
+      {"GET", "/v1/tokenizer_info", "tokenizer_info", get_tokenizer_info},
       {"GET", "/livez", "livez", get_livez},
       {"GET", "/readyz", "readyz", get_readyz},
       {"GET", "/startupz", "startupz", get_startupz},

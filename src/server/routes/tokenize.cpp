@@ -81,4 +81,20 @@ void post_detokenize(ServerContext& context, HttpRequest&& request, const Writer
   run(context, "detokenize", std::move(request), writer, detokenize);
 }
 
+// What lm-eval's remote tokenizer asks for (api spec §4.8): the special tokens and the chat template.
+void get_tokenizer_info(ServerContext& context, HttpRequest&&, const Writer& writer) {
+  constexpr std::string_view kRoute = "tokenizer_info";
+  const auto model = context.model();
+  if (!model) return answer(context, kRoute, writer, error_response(context.accepting().error()));
+  JsonObject info;
+  for (const std::string_view name : {"bos_token", "eos_token", "pad_token"}) info.set(name, Json());
+  for (const auto& [name, token] : model->chat_template->special_tokens()) info.set(name, token);
+  info.set("chat_template", model->chat_template->source());
+  info.set("model_max_length", model->service->info().context);
+  info.set("vocab_size", model->tokenizer->size());
+  HttpResponse response;
+  response.body = dump_json(Json(std::move(info)), JsonStyle::compact());
+  answer(context, kRoute, writer, std::move(response));
+}
+
 }  // namespace godwit::server

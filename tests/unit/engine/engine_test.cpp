@@ -254,6 +254,85 @@ TEST(Engine, LogprobsAreThoseOfTheDistribution) {
   }
 }
 
+// log P of ids 1 … of the prompt, `top` alternatives each.
+Reader scored(Engine& engine, const std::vector<int32_t>& prompt, size_t sink = 4096) {
+  Reader reader(sink);
+  Request r;
+  r.prompt = prompt;
+  r.sampling.temperature = 0;
+  r.sampling.top_logprobs = 2;
+  r.stop.max_tokens = 1;
+  r.stop.ignore_eos = true;
+  r.prompt_logprobs = true;
+  r.sink = reader.sink;
+  EXPECT_TRUE(engine.submit(std::move(r)).ok());
+  EXPECT_TRUE(reader.read());
+  return reader;
+}
+
+void expect_same_scores(const Reader& a, const Reader& b) {
+  ASSERT_EQ(a.scores.size(), b.scores.size());
+  for (size_t i = 0; i < a.scores.size(); ++i) {
+    ASSERT_EQ(a.scores[i].id, b.scores[i].id) << i;
+    ASSERT_EQ(a.scores[i].logprob, b.scores[i].logprob) << i;
+  }
+}
+
+TEST(Engine, ScoresOfAPromptAreWhatDecodingWouldSay) {
+  auto engine = start();
+  Reader drawn;
+  Request r = request(drawn, 150, 120, 7);
+  r.sampling.top_logprobs = 2;
+  std::vector<int32_t> text = r.prompt;
+  ASSERT_TRUE(engine->submit(std::move(r)).ok());
+  ASSERT_TRUE(drawn.read());
+  text.insert(text.end(), drawn.tokens.begin(), drawn.tokens.end());
+  const Reader scores = scored(*engine, text);
+  ASSERT_EQ(scores.scores.size(), text.size() - 1);
+  ASSERT_EQ(scores.tokens.size(), 1u);
+  for (size_t i = 0; i < scores.scores.size(); ++i) ASSERT_EQ(scores.scores[i].id, text[i + 1]);
+  // Prompt rows and decode rows use two families of arithmetic (design §7).
+  for (size_t i = 0; i < drawn.tokens.size(); ++i)
+    EXPECT_NEAR(scores.scores[149 + i].logprob, drawn.logprobs[i], 2e-3) << i;
+}
+
+TEST(Engine, ScoresDependOnNothingElse) {
+  auto engine = start();
+  std::mt19937 random(3);
+  std::vector<int32_t> prompt;
+  for (int i = 0; i < 900; ++i) prompt.push_back(static_cast<int32_t>(random() % kVocabulary));
+  const Reader whole = scored(*engine, prompt);
+  EXPECT_EQ(whole.start->cached_tokens, 0);
+  {
+    SCOPED_TRACE("a second time: nothing of it comes from the cache, nor went there");
+    const Reader again = scored(*engine, prompt);
+    EXPECT_EQ(again.start->cached_tokens, 0);
+    EXPECT_EQ(again.start->miss, MissReason::disabled);
+    expect_same_scores(whole, again);
+  }
+  {
+    SCOPED_TRACE("a reader with little room");
+    expect_same_scores(whole, scored(*engine, prompt, 100));
+  }
+  {
+    SCOPED_TRACE("slices of one page, in company, preempted");
+    EngineOptions options;
+    options.prefill_tokens = 64;
+    options.max_sequences = 3;
+    auto other = start(options);
+    Reader company;
+    ASSERT_TRUE(other->submit(request(company, 400, 300)).ok());
+    fault::arm("schedule.preempt", 4, 6);
+    expect_same_scores(whole, scored(*other, prompt));
+    fault::disarm_all();
+    ASSERT_TRUE(company.read());
+  }
+  for (const size_t length : {1u, 2u, 63u, 64u, 65u, 128u})
+    EXPECT_EQ(
+        scored(*engine, {prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(length)}).scores.size(),
+        length - 1);
+}
+
 TEST(Engine, ARowWithoutFiniteLogitsFailsItsRequestAlone) {
   auto engine = start();
   Reader bad, good;

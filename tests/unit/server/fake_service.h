@@ -25,6 +25,7 @@ struct Script {
   engine::MissReason miss = engine::MissReason::none;
   int64_t first_difference_at = -1;
   int64_t fail_after = -1;  // ids before an error ends it; -1: none
+  float logprob = -0.5f;    // of each id
   bool hang = false;        // after the ids nothing more happens until it is cancelled
 };
 
@@ -98,6 +99,7 @@ class FakeService final : public engine::Service {
     Script script;
     size_t next = 0;
     bool started = false;
+    int64_t scored = 0;
   };
 
   void run() {
@@ -151,6 +153,16 @@ class FakeService final : public engine::Service {
                        .first_difference_at = r.script.first_difference_at,
                        .queued_ns = 1000});
     }
+    const auto scores = static_cast<int64_t>(r.request.prompt.size()) - 1;
+    while (r.request.prompt_logprobs && r.scored < scores) {
+      if (sink.room() == 0) return false;
+      engine::TopLogprobs top;
+      top.count = 1;
+      top.ids[0] = r.request.prompt[static_cast<size_t>(++r.scored)];
+      top.logprobs[0] = -0.25f;
+      sink.push_score({top.ids[0], -0.25f}, top);
+      progress = true;
+    }
     if (r.script.fail_after >= 0 && static_cast<int64_t>(r.next) >= r.script.fail_after) {
       sink.push_end({.reason = engine::FinishReason::error, .failure = engine::Failure::engine_died});
       return true;
@@ -158,7 +170,7 @@ class FakeService final : public engine::Service {
     const size_t limit = std::min(r.script.ids.size(), static_cast<size_t>(r.request.stop.max_tokens));
     if (r.next < limit) {
       if (sink.room() == 0) return false;
-      sink.push({r.script.ids[r.next++], -0.5f}, nullptr);
+      sink.push({r.script.ids[r.next++], r.script.logprob}, nullptr);
       ++pushed_;
       progress = true;
       if (r.next < limit) return false;

@@ -190,12 +190,23 @@ struct Row {
 __global__ void __launch_bounds__(kThreads) sample_kernel(kernels::Sample a) {
   const int64_t first = blockIdx.x;
   const int32_t slot = a.rows[first].slot;
-  if (first > 0 && a.rows[first - 1].slot == slot) return;
-  for (int64_t i = first; i < a.logits.rows && a.rows[i].slot == slot; ++i) {
+  const auto drawn_after = [&](int64_t i) {  // row i goes on where a draw of the same slot stopped
+    return i > 0 && i < a.logits.rows && a.rows[i].slot == slot && a.rows[i - 1].slot == slot &&
+           a.rows[i - 1].scored < 0;
+  };
+  if (drawn_after(first)) return;
+  for (int64_t i = first; i == first || drawn_after(i); ++i) {
     const sample::SamplingRow& row = a.rows[i];
     const Row r{a, row, static_cast<float*>(a.logits.data) + i * a.logits.stride, a.logits.cols,
                 row.history != 0 ? a.history.counts + slot * a.history.stride : nullptr};
     sample::Sampled out{};
+    if (row.scored >= 0) {
+      out.id = row.scored;
+      out.finite = r.all_below_infinity() ? 1 : 0;
+      if (out.finite != 0) r.report(r.best_below(~uint64_t{0}), out);
+      if (threadIdx.x == 0) a.out[i] = out;
+      return;
+    }
     if (r.process()) {
       const uint64_t best = r.best_below(~uint64_t{0});
       out.id = row.temperature > 0 ? r.draw(best) : index_of(best);
