@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "server/known_fields.h"
 #include "server/output_rules.h"
 #include "server/plan.h"
 #include "server/unsupported.h"
@@ -21,6 +22,7 @@ void refuse_chat_only(Fields& fields) {
 }  // namespace
 
 Result<ChatTask> read_chat_task(const ServingModel& model, const Json& body) {
+  report_unknown_fields(body, "chat");
   Fields fields(body, "");
   ChatTask task;
   task.common = read_common_fields(fields, common_limits(model));

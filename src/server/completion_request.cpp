@@ -3,6 +3,7 @@
 #include "chat/prompt.h"
 #include "server/completion_output.h"
 #include "server/fields.h"
+#include "server/known_fields.h"
 #include "server/output_rules.h"
 #include "server/plan.h"
 #include "server/unsupported.h"
@@ -95,6 +96,7 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
                                                            const HttpRequest& request,
                                                            std::string_view build) {
   GODWIT_ASSIGN(const Json body, parse_body(request.body));
+  report_unknown_fields(body, "completions");
   Fields fields(body, "");
   const bool echo = fields.boolean("echo").value_or(false);
   CommonLimits limits = common_limits(model);

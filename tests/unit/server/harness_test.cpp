@@ -156,6 +156,9 @@ std::string request_text(std::string_view method, std::string_view path, std::st
   return text + "\r\n" + std::string(body);
 }
 
+// A body of megabytes is parsed at low priority: on a machine that compiles meanwhile it takes its time.
+constexpr int kLongestWaitMs = 200'000;
+
 Harness::Harness(std::function<Script(const engine::Request&)> script, HttpLimits limits, int64_t context,
                  bool load_now)
     : service(std::make_shared<FakeService>(std::move(script), context)),
@@ -189,13 +192,13 @@ void Harness::load() {
 Answer Harness::get(std::string_view path) {
   Client client(port());
   client.send(request_text("GET", path));
-  return client.receive();
+  return client.receive(kLongestWaitMs);
 }
 
 Answer Harness::post(std::string_view path, std::string_view body) {
   Client client(port());
   client.send(request_text("POST", path, body));
-  return client.receive();
+  return client.receive(kLongestWaitMs);
 }
 
 std::vector<int32_t> Harness::ids(std::string_view text) const {

@@ -6,6 +6,7 @@
 
 #include "grammar/matcher.h"
 #include "harness.h"
+#include "server/known_fields.h"
 
 namespace godwit::server::testing {
 namespace {
@@ -54,6 +55,16 @@ TEST_F(StructuredRequests, WithoutARuleThereIsNone) {
   EXPECT_FALSE(asked(R"("response_format":{"type":"text"})").rules.any());
   EXPECT_FALSE(asked(R"("guided_json":null,"structured_outputs":{"json_object":false})").rules.any());
   EXPECT_FALSE(asked(R"("tools":[{"type":"function","function":{"name":"f"}}])").rules.any());
+}
+
+TEST_F(StructuredRequests, UnknownFieldsAreAccepted) {
+  EXPECT_FALSE(
+      asked(R"("response_fromat":{"type":"json_object"},"x":[1],"user":"u","store":true)").rules.any());
+  for (const char* name : {"add_generation_prompt", "max_tokens", "top_p", "add_special_tokens", "user",
+                           "web_search_options", "messages"})
+    EXPECT_TRUE(is_known_field(name)) << name;
+  for (const char* name : {"", "response_fromat", "zzz", "Messages"})
+    EXPECT_FALSE(is_known_field(name)) << name;
 }
 
 TEST_F(StructuredRequests, EveryDialectOfASchema) {
