@@ -62,8 +62,9 @@ size_t CompletionOutput::push(std::span<const engine::Token> tokens, std::span<c
     const engine::Token& token = tokens[used];
     ++used_;
     logprob_sum_ += token.logprob;
+    // A stop id gives no text but was drawn like any other: evaluations count on one entry for each token.
+    if (options_.logprobs) note_logprob(token, top.empty() ? nullptr : &top[used]);
     if (!contains(options_.stop_ids, token.id)) {
-      if (options_.logprobs) note_logprob(token, top.empty() ? nullptr : &top[used]);
       const std::string text = detokenizer_.push(token.id);
       code_points_ += count_code_points(text);
       stop_.push(text, piece_);

@@ -55,7 +55,7 @@ TEST_F(Completions, EchoWithLogprobsCoversThePrompt) {
   EXPECT_TRUE(seen_.prompt_logprobs);
   EXPECT_EQ(whole.find("text")->as_string(), prompt + " there");
   const Json& logprobs = *whole.find("logprobs");
-  const size_t generated = harness_.ids(" there").size();
+  const size_t generated = harness_.ids(" there<|endoftext|>").size();  // the stop id has its entry, too
   for (const char* list : {"tokens", "token_logprobs", "top_logprobs", "text_offset"})
     ASSERT_EQ(logprobs.find(list)->as_array().size(), ids.size() + generated) << list;
   EXPECT_TRUE(logprobs.find("token_logprobs")->as_array()[0].is_null());
