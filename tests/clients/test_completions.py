@@ -43,8 +43,8 @@ def test_scores_are_those_of_generation(client, model):
     said = client.completions.create(model=model, prompt=prompt, max_tokens=30, temperature=0, logprobs=2).choices[0]
     given = score(client, model, prompt + said.text, logprobs=2)[0]
     start = given.logprobs.text_offset.index(len(prompt))
-    assert given.logprobs.tokens[start:-1] == said.logprobs.tokens
-    for a, b in zip(given.logprobs.token_logprobs[start:-1], said.logprobs.token_logprobs):
+    assert given.logprobs.tokens[start:] == said.logprobs.tokens  # the drawn stop id included
+    for a, b in zip(given.logprobs.token_logprobs[start:], said.logprobs.token_logprobs):
         assert math.isclose(a, b, abs_tol=2e-3)
 
 
