@@ -46,7 +46,7 @@ void append_utf8(std::string& out, uint32_t c) {
 class Reader {
  public:
   explicit Reader(const JsonLimits& limits)
-      : depth_(std::min(limits.depth, kMaxDepth)), values_(limits.values) {}
+      : depth_(std::min(limits.depth, kMaxDepth)), max_values_(limits.values) {}
 
   Result<Json> document(std::string_view text) {
     std::string_view body = trim(text);
@@ -250,9 +250,8 @@ class Reader {
   }
 
   bool count(const char* at) {
-    if (values_ == 0) return fail(at, "the document has more values than the limit");
-    --values_;
-    return true;
+    if (++values_ <= max_values_) return true;
+    return fail(at, fmt::format("the document has more than {} values", max_values_));
   }
 
   bool refuse(simdjson::error_code code) {
@@ -271,7 +270,8 @@ class Reader {
   }
 
   size_t depth_;
-  size_t values_;               // how many more are allowed
+  size_t max_values_;
+  size_t values_ = 0;           // so far
   const char* base_ = nullptr;  // start of the text that pointers refer to
   size_t size_ = 0;
   ondemand::document* doc_ = nullptr;  // while its parser lives

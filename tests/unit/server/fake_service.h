@@ -7,6 +7,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -50,6 +51,7 @@ class FakeService final : public engine::Service {
     if (refuse_) return make_error(ErrorCode::overloaded, "", "the queue is full");
     Running running{std::move(request), {}, 0, false};
     running.script = script_(running.request);
+    ++submitted_;
     {
       std::lock_guard lock(mutex_);
       inbox_.push_back(std::move(running));
@@ -91,6 +93,8 @@ class FakeService final : public engine::Service {
   std::atomic<int64_t> cancelled_{0};
   std::atomic<int64_t> flushes_{0};
   std::atomic<int64_t> pushed_{0};
+  std::atomic<int64_t> submitted_{0};
+  std::atomic<int64_t> allowed_{std::numeric_limits<int64_t>::max()};  // ids of all requests together
   std::atomic<int64_t> cpu_ns_{0};  // of the fake's own thread
 
  private:
@@ -169,7 +173,7 @@ class FakeService final : public engine::Service {
     }
     const size_t limit = std::min(r.script.ids.size(), static_cast<size_t>(r.request.stop.max_tokens));
     if (r.next < limit) {
-      if (sink.room() == 0) return false;
+      if (sink.room() == 0 || pushed_ >= allowed_) return false;
       sink.push({r.script.ids[r.next++], r.script.logprob}, nullptr);
       ++pushed_;
       progress = true;
