@@ -63,13 +63,13 @@ install_packages() {
 
 # The stamp holds the checksum of the requirements, so pip runs only when they change.
 make_python_environment() {
-  local requirements=tests/clients/requirements.txt stamp=.venv/requirements.sha256
+  local requirements=(tests/clients/requirements.txt tests/clients/requirements-eval.txt) stamp=.venv/requirements.sha256
   local want
-  want=$(sha256sum <"$requirements")
+  want=$(cat "${requirements[@]}" | sha256sum)
   [[ -x .venv/bin/python && -f $stamp && $(<"$stamp") == "$want" ]] && return
-  echo "install_deps: making .venv from $requirements"
+  echo "install_deps: making .venv from ${requirements[*]}"
   [[ -x .venv/bin/python ]] || python3 -m venv .venv
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$requirements"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check "${requirements[@]/#/--requirement=}"
   echo "$want" >"$stamp"
 }
 
