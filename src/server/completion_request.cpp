@@ -90,6 +90,17 @@ Result<std::vector<Prompt>> read_prompts(const ServingModel& model, const Fields
   return prompts;
 }
 
+// More answers could never all be admitted, and "try again" would be a lie.
+Result<void> check_answers(const ServingModel& model, size_t prompts, int32_t each, std::string_view field) {
+  const engine::Info& info = model.service->info();
+  const int64_t limit = info.max_sequences + info.max_waiting;
+  const int64_t answers = static_cast<int64_t>(prompts) * each;
+  if (answers <= limit) return {};
+  return make_error(ErrorCode::invalid_request, std::string(field),
+                    "{} is {} for each of {} prompts: {} answers, at most {} can run and wait here", field,
+                    each, prompts, answers, limit);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& model,
@@ -123,6 +134,7 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
 
   GODWIT_ASSIGN(const std::string name, resolve_model(model, common.model));
   GODWIT_ASSIGN(std::vector<Prompt> prompts, read_prompts(model, fields));
+  GODWIT_TRY(check_answers(model, prompts.size(), common.n, choose ? "best_of" : "n"));
   const ToolRules no_tools;
   auto plan = make_plan(kCompletionWords, request, common, name, build);
   if (choose) plan->kept_per_prompt = kept;

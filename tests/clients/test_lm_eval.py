@@ -1,4 +1,4 @@
-"""lm-eval (lm_eval[api], without torch) against the server, offline.
+"""lm-eval (lm_eval[api], without torch) against the server, offline: the two ways it talks to OpenAI servers.
 
 The rows are the single-turn ones of tests/evals, which the tiny model answers exactly. Beside each task runs the same
 one with the answers of other rows, whose score must be (nearly) nothing: what accepts any answer shows there.
@@ -24,6 +24,19 @@ doc_to_text: "{{{{question}}}}"
 doc_to_target: "{{{{answer}}}}"
 generation_kwargs: {{until: ["\\n\\n\\n"], temperature: 0, max_gen_toks: 400}}
 metric_list: [{{metric: exact_match}}]
+"""
+
+CHOOSE = """
+task: {name}
+dataset_path: json
+dataset_kwargs: {{data_files: {{test: {data}}}}}
+test_split: test
+output_type: multiple_choice
+doc_to_text: "{{{{context}}}}"
+doc_to_choice: "{{{{choices}}}}"
+doc_to_target: gold
+target_delimiter: ""
+metric_list: [{{metric: acc}}]
 """
 
 
@@ -72,3 +85,22 @@ def test_local_chat_completions_generates_the_reference_answers(url, model, tmp_
     scores = run(tmp_path, "local-chat-completions", arguments, ["tiny_chat", "tiny_chat_wrong"], "--apply_chat_template")
     assert scores["tiny_chat"]["exact_match"] == 1.0
     assert scores["tiny_chat_wrong"]["exact_match"] == pytest.approx(same)
+
+
+def test_local_completions_scores_prompts_by_echo_and_logprobs(url, model, tmp_path):
+    """Batches of id lists, tokenised by the server itself; the thinking is part of the context."""
+    head = "[gMASK]<sop><|system|>Reasoning Effort: Max<|user|>"
+    rows = list(questions())
+    choices = [[rows[(i + k) % len(rows)][2] for k in range(4)] for i in range(len(rows))]
+    data = [
+        {"context": f"{head}{question}<|assistant|><think>{thought}</think>", "choices": [*choices[i][1:], answer], "gold": 3}
+        for i, (question, thought, answer) in enumerate(rows)
+        if answer not in choices[i][1:]
+    ]
+    assert len(data) >= 20
+    write_task(tmp_path, CHOOSE, "tiny_choice", data)
+    write_task(tmp_path, CHOOSE, "tiny_choice_wrong", [{**row, "gold": 0} for row in data])
+    arguments = f"model={model},base_url={url}/v1/completions,tokenizer_backend=remote,max_length=4096,max_retries=1"
+    scores = run(tmp_path, "local-completions", arguments, ["tiny_choice", "tiny_choice_wrong"], "--batch_size", "8")
+    assert scores["tiny_choice"]["acc"] == 1.0
+    assert scores["tiny_choice_wrong"]["acc"] == 0.0

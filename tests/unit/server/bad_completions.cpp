@@ -63,6 +63,8 @@ BadTable bad_completions() {
           {"temperature", "null in quotes", with(R"("temperature":"null")"), "must be a number"},
           {"max_tokens", "below the smallest integer", with(R"("max_tokens":-9223372036854775809)"),
            "at least"},
+          {"n", "2,048 answers in all", R"({"n":16,"prompt":)" + many(R"("a")", 128) + "}",
+           "2048 answers, at most 1024 can run and wait"},
           {"n", "100,000 digits", with(R"("n":)" + std::string(100'000, '9')), "a number of 100000 digits"},
           {"stop", "true", with(R"("stop":true)"), "must be a string"},
           {"stream_options", "an array", with(R"("stream":true,"stream_options":[])"), "must be an object"},

@@ -170,15 +170,16 @@ TEST(Drain, TheDeadlineEndsStreamsWithAnErrorEvent) {
 TEST(LongBodies, DoNotDelayShortOnes) {
   Harness harness([](const engine::Request&) { return Script{}; }, {}, 1 << 22);
   std::string text;
-  while (text.size() < (8u << 20)) text += "the quick brown fox 12345, ";
+  while (text.size() < (2u << 20)) text += "the quick brown fox 12345, ";
   Client big(harness.port());
   big.send(request_text("POST", "/tokenize", R"({"prompt":")" + text + "\"}"));
   // Both text workers would be busy if the long ones shared their lane.
   Client big2(harness.port());
   big2.send(request_text("POST", "/tokenize", R"({"prompt":")" + text + "\"}"));
   EXPECT_EQ(harness.post("/v1/chat/completions", kWhole).status, 200);
-  EXPECT_EQ(big.receive(60'000).status, 200);
-  EXPECT_EQ(big2.receive(60'000).status, 200);
+  EXPECT_EQ(big.receive(300'000).status,
+            200);  // their thread has a low priority: a busy machine takes its time
+  EXPECT_EQ(big2.receive(300'000).status, 200);
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class Client {
 
   bool send(std::string_view bytes);
   Answer receive(
-      int timeout_ms = 10'000);  // the next answer; status 0 when none came. 1xx answers are skipped
+      int timeout_ms = 60'000);  // the next answer; status 0 when none came. 1xx answers are skipped
   std::string receive_some(int timeout_ms);  // "" at the end or after the timeout
   bool at_end(int timeout_ms);               // the server has closed
   void finish_sending();                     // half-close
