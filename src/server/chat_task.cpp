@@ -48,11 +48,10 @@ Result<ChatTask> read_chat_task(const ServingModel& model, const Json& body) {
   return task;
 }
 
-ChatOutputOptions chat_output_options(const ServingModel& model, const ChatTask& task, int index,
-                                      uint64_t id_seed) {
+ParsedOutputOptions parsed_output_options(const ServingModel& model, const ChatTask& task, int index,
+                                          uint64_t id_seed) {
   const CommonFields& common = task.common;
-  ChatOutputOptions options;
-  options.index = index;
+  ParsedOutputOptions options;
   options.tokenizer = model.tokenizer;
   options.control_ids = model.control_ids;
   options.ids.stop_ids = effective_stop_ids(model, common.stop);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "server/answer_format.h"
-#include "server/chat_output.h"
 #include "server/chat_prompt.h"
+#include "server/parsed_output.h"
 #include "server/sampling_fields.h"
 #include "server/tool_rules.h"
 
@@ -22,7 +22,7 @@ struct ChatTask {
 Result<ChatTask> read_chat_task(const ServingModel& model, const Json& body);
 
 // How choice `index` is read from its ids. `id_seed`: call ids follow from it.
-ChatOutputOptions chat_output_options(const ServingModel& model, const ChatTask& task, int index,
-                                      uint64_t id_seed);
+ParsedOutputOptions parsed_output_options(const ServingModel& model, const ChatTask& task, int index,
+                                          uint64_t id_seed);
 
 }  // namespace godwit::server

@@ -25,12 +25,13 @@ void ChunkFrame::open(std::string& out, int index) const {
 }
 
 void ChunkFrame::close(std::string& out, int64_t completion_tokens, int64_t reasoning_tokens) const {
-  if (!continuous) {
+  if (!counted) {
     out += suffix;
     return;
   }
   out += "}],\"usage\":";
-  append_usage(out, Usage{prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens});
+  append_usage(out,
+               Usage{counted->prompt_tokens, counted->cached_tokens, completion_tokens, reasoning_tokens});
   out += "}\n\n";
 }
 

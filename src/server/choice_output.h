@@ -23,13 +23,11 @@ void append_usage(std::string& out, const Usage& usage);  // the JSON object
 // follows the choice. Chunks are written as prefix, index, the choice's own members, suffix.
 struct ChunkFrame {
   std::string prefix;
-  std::string suffix;       // "}]}\n\n", or with "usage":null
-  bool continuous = false;  // usage so far on every chunk, in place of null
-  int64_t prompt_tokens = 0;
-  int64_t cached_tokens = 0;
+  std::string suffix;              // "}]}\n\n", or with "usage":null
+  const Usage* counted = nullptr;  // set: usage so far on every chunk, with these prompt and cached tokens
 
   void open(std::string& out, int index) const;
-  // Of this choice so far; only shown with `continuous`.
+  // Of this choice so far; only shown with `counted`.
   void close(std::string& out, int64_t completion_tokens, int64_t reasoning_tokens) const;
 };
 

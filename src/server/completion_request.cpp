@@ -136,7 +136,8 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
   GODWIT_ASSIGN(std::vector<Prompt> prompts, read_prompts(model, fields));
   GODWIT_TRY(check_answers(model, prompts.size(), common.n, choose ? "best_of" : "n"));
   const ToolRules no_tools;
-  auto plan = make_plan(kCompletionWords, request, common, name, build);
+  auto plan = make_plan(kCompletionWords, request, common);
+  const auto wire = set_openai_wire(*plan, kCompletionWords, common, name, build);
   if (choose) plan->kept_per_prompt = kept;
   const int64_t wanted = discard                      ? 1
                          : common.stop.max_tokens > 0 ? common.stop.max_tokens
@@ -162,7 +163,7 @@ Result<std::unique_ptr<GenerationPlan>> prepare_completion(const ServingModel& m
       if (scored) options.scored_prompt = prompts[p].ids;
       if (echo && !scored) options.echo = prompts[p].echo;
       add_choice(*plan, common, {prompts[p].ids, max_tokens, static_cast<int>(p), k, rules, scored},
-                 std::make_unique<CompletionOutput>(std::move(options), plan->frame));
+                 std::make_unique<CompletionOutput>(std::move(options), wire->frame()));
     }
   }
   return plan;

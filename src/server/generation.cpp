@@ -49,7 +49,7 @@ class Generation final : public Exchange, public std::enable_shared_from_this<Ge
   void cancel_all();
   void keep_best();
   Usage usage() const;
-  void append_tail(std::string& out) const;
+  Outcome outcome() const;
   void record(std::string_view finish);
   std::string* stream() { return plan_->stream ? &writer_->buffer() : nullptr; }
 
@@ -99,7 +99,7 @@ void Generation::submit() {
     if (auto accepted = service_.submit(std::move(request)); !accepted) {
       over_ = true;
       cancel_all();
-      writer_->respond(error_response(accepted.error()));
+      writer_->respond(error_response(accepted.error(), plan_->errors));
       return record("refused");
     }
   }
@@ -139,9 +139,12 @@ void Generation::deliver(size_t index) {
   choice.sink->take(batch_);
   if (batch_.start) {
     if (index % static_cast<size_t>(plan_->choices_per_prompt) == 0)
-      plan_->frame.cached_tokens += batch_.start->cached_tokens;
+      plan_->counted.cached_tokens += batch_.start->cached_tokens;
     queued_ns_ = std::max(queued_ns_, batch_.start->queued_ns);
-    if (index == 0) start_ = *batch_.start;
+    if (index == 0) {
+      start_ = *batch_.start;
+      if (plan_->stream) plan_->wire->begin(writer_->buffer(), plan_->counted);
+    }
   }
   if (!batch_.scores.empty()) output.push_scores(batch_.scores, batch_.score_top, stream());
   if (!batch_.tokens.empty()) {
@@ -174,44 +177,25 @@ void Generation::fail(const Error& error) {
   over_ = true;
   cancel_all();
   if (streaming_) {
-    std::string& out = writer_->buffer();
-    out += "data: ";
-    append_error_json(out, error);
-    out += "\n\ndata: [DONE]\n\n";
+    plan_->wire->fail(writer_->buffer(), error);
     writer_->end_stream();
   } else {
-    writer_->respond(error_response(error));
+    writer_->respond(error_response(error, plan_->errors));
   }
   metrics_.count_finish("error");
-  log_warn("{} failed: {}", plan_->request_id, error.message);
+  log_warn("{} failed: {}", plan_->errors.request_id, error.message);
   record("error");
 }
 
 void Generation::complete() {
   over_ = true;
   if (plan_->stream) {
-    std::string& out = writer_->buffer();
-    if (plan_->usage_chunk) {
-      // The frame's prefix ends inside the first choice; this chunk has none.
-      out += "data: ";
-      out += plan_->body_head;
-      out += ",\"choices\":[]";
-      append_tail(out);
-      out += "\n\n";
-    }
-    out += "data: [DONE]\n\n";
+    plan_->wire->end(writer_->buffer(), outcome());
     writer_->end_stream();
   } else {
     HttpResponse response;
-    response.body = plan_->body_head;
     keep_best();
-    response.body += ",\"choices\":[";
-    for (size_t i = 0; i < plan_->outputs.size(); ++i) {
-      if (i > 0) response.body.push_back(',');
-      plan_->outputs[i]->append_choice(response.body);
-    }
-    response.body += "]";
-    append_tail(response.body);
+    response.body = plan_->wire->body(plan_->outputs, outcome());
     writer_->respond(std::move(response));
   }
   for (const auto& output : plan_->outputs) metrics_.count_finish(output->finish());
@@ -235,7 +219,7 @@ void Generation::keep_best() {
 }
 
 Usage Generation::usage() const {
-  Usage u{plan_->frame.prompt_tokens, plan_->frame.cached_tokens, 0, 0};
+  Usage u = plan_->counted;
   const auto add = [&u](const std::vector<std::unique_ptr<ChoiceOutput>>& outputs) {
     for (const auto& output : outputs) {
       u.completion_tokens += output->used_tokens();
@@ -247,28 +231,20 @@ Usage Generation::usage() const {
   return u;
 }
 
-// Members after "choices" of the last chunk and of the body: usage, and the extensions "prefix_cache" (of the
-// first prompt) and "timings".
-void Generation::append_tail(std::string& out) const {
-  const Usage u = usage();
-  out += ",\"usage\":";
-  append_usage(out, u);
-  fmt::format_to(std::back_inserter(out), R"(,"prefix_cache":{{"cached_tokens":{},"miss":"{}")",
-                 start_.cached_tokens, cache::miss_name(start_.miss));
-  if (start_.miss == engine::MissReason::first_difference)
-    fmt::format_to(std::back_inserter(out), R"(,"first_difference_at":{})", start_.first_difference_at);
-  out += "}";
+Outcome Generation::outcome() const {
+  Outcome out;
+  out.usage = usage();
+  out.start = start_;
+  out.queued_ms = std::max<double>(0, static_cast<double>(queued_ns_) * 1e-6);
+  if (first_token_ns_ != 0) out.first_token_ms = seconds(first_token_ns_ - plan_->received_ns) * 1e3;
   const double decode = seconds(last_token_ns_ - first_token_ns_);
-  fmt::format_to(std::back_inserter(out),
-                 R"(,"timings":{{"queued_ms":{:.3f},"first_token_ms":{:.3f},"tokens_per_second":{:.2f}}}}})",
-                 std::max<double>(0, static_cast<double>(queued_ns_) * 1e-6),
-                 first_token_ns_ == 0 ? 0 : seconds(first_token_ns_ - plan_->received_ns) * 1e3,
-                 decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0);
+  if (decode > 0) out.tokens_per_second = static_cast<double>(out.usage.completion_tokens - 1) / decode;
+  return out;
 }
 
 void Generation::on_silence() {
   if (over_) return;
-  writer_->buffer() += ":\n\n";
+  plan_->wire->silence(writer_->buffer());
   writer_->flush();
 }
 
@@ -307,7 +283,7 @@ void Generation::record(std::string_view finish) {
   metrics_.count_response(plan_->route, finish == "client_gone" ? kClientGone : writer_->status());
   const double decode = seconds(last_token_ns_ - first_token_ns_);
   log_info("{} {} prompt={} cached={} miss={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
-           plan_->request_id, plan_->route, u.prompt_tokens, u.cached_tokens, miss_word(start_),
+           plan_->errors.request_id, plan_->route, u.prompt_tokens, u.cached_tokens, miss_word(start_),
            u.completion_tokens, std::max<double>(0, sample.first_token_seconds * 1e3),
            decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0, finish,
            sample.total_seconds * 1e3);

@@ -10,23 +10,26 @@
 #include "engine/service.h"
 #include "metrics/metrics.h"
 #include "server/choice_output.h"
+#include "server/error_response.h"
 #include "server/http.h"
+#include "server/wire.h"
 
 namespace godwit::server {
 
 // What the text workers prepare.
 struct GenerationPlan {
-  std::string route;  // "chat" | "completions", for the log and metrics
-  std::string request_id;
+  std::string route;  // "chat", "messages", …: for the log and metrics
+  ErrorForm errors;   // of refusals; its request_id is the exchange's
   int64_t received_ns = 0;
-  std::string body_head;  // {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":…,"seed":…
-  ChunkFrame frame;
+  std::string response_id;  // "chatcmpl-…"
+  int64_t created = 0;      // Unix time
   bool stream = false;
-  bool usage_chunk = false;  // stream_options.include_usage
+  Usage counted;  // prompt and cached tokens of all choices
   int choices_per_prompt = 1;
   int kept_per_prompt = 0;  // best_of: the so many most likely are returned, when not streaming; 0 = all
+  std::shared_ptr<Wire> wire;
   std::vector<engine::Request> requests;  // one a choice, without sink
-  // One a request; they may refer to the plan's frame, which outlives them and never moves.
+  // One a request; they may refer to the wire and to the plan, which outlive them and never move.
   std::vector<std::unique_ptr<ChoiceOutput>> outputs;
 };
 

@@ -31,8 +31,13 @@ Result<std::string> resolve_model(const ServingModel& model, const std::string& 
                     describe(Json(name)), served);
 }
 
-Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens, int64_t wanted) {
+Result<int64_t> fit_max_tokens(const ServingModel& model, int64_t prompt_tokens, int64_t wanted,
+                               ErrorStyle style) {
   const int64_t context = model.service->info().context;
+  if (prompt_tokens >= context && style == ErrorStyle::anthropic) {
+    return make_error(ErrorCode::context_length, "", "prompt is too long: {} tokens > {} maximum",
+                      prompt_tokens, context);
+  }
   if (prompt_tokens >= context) {
     const int64_t completion = std::min(std::max<int64_t>(1, wanted), context);
     return make_error(
@@ -52,36 +57,41 @@ std::vector<int32_t> effective_stop_ids(const ServingModel& model, const engine:
 }
 
 std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpRequest& request,
-                                          const CommonFields& fields, std::string_view model_name,
-                                          std::string_view build) {
+                                          const CommonFields& fields) {
   auto plan = std::make_unique<GenerationPlan>();
   plan->route = words.route;
-  plan->request_id = request.id;
+  plan->errors = error_form(request);
   plan->received_ns = request.received_ns;
+  plan->response_id = random_id(words.id_prefix);
+  plan->created = std::time(nullptr);
   plan->stream = fields.stream;
-  plan->usage_chunk = fields.include_usage;
   plan->choices_per_prompt = fields.n;
-  std::string& head = plan->body_head;
-  head = R"({"id":)";
-  append_json_string(head, random_id(words.id_prefix));
+  return plan;
+}
+
+std::shared_ptr<OpenAiWire> set_openai_wire(GenerationPlan& plan, const RouteWords& words,
+                                            const CommonFields& fields, std::string_view model_name,
+                                            std::string_view build) {
+  std::string head = R"({"id":)";
+  append_json_string(head, plan.response_id);
   fmt::format_to(std::back_inserter(head), R"(,"object":"{}","created":{},"model":)",
-                 fields.stream ? words.chunk : words.object, static_cast<int64_t>(std::time(nullptr)));
+                 fields.stream ? words.chunk : words.object, plan.created);
   append_json_string(head, model_name);
   head += R"(,"system_fingerprint":)";
   append_json_string(head, fmt::format("godwit-{}", build.substr(0, build.find(','))));
   // The seed that was used, so that the answer can be had again.
   fmt::format_to(std::back_inserter(head), R"(,"seed":{})", static_cast<int64_t>(fields.sampling.seed));
-  plan->frame.prefix = "data: " + head + R"(,"choices":[{"index":)";
-  plan->frame.suffix = fields.include_usage ? "}],\"usage\":null}\n\n" : "}]}\n\n";
-  plan->frame.continuous = fields.continuous_usage;
-  return plan;
+  auto wire = std::make_shared<OpenAiWire>(std::move(head), fields.include_usage, fields.continuous_usage,
+                                           plan.counted);
+  plan.wire = wire;
+  return wire;
 }
 
 void add_choice(GenerationPlan& plan, const CommonFields& fields, ChoiceInput choice,
                 std::unique_ptr<ChoiceOutput> output) {
-  if (choice.choice_index == 0) plan.frame.prompt_tokens += static_cast<int64_t>(choice.prompt.size());
+  if (choice.choice_index == 0) plan.counted.prompt_tokens += static_cast<int64_t>(choice.prompt.size());
   engine::Request& request = plan.requests.emplace_back();
-  request.id = plan.request_id;
+  request.id = plan.errors.request_id;
   request.prompt = std::move(choice.prompt);
   request.sampling = fields.sampling;
   request.stop = fields.stop;

@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "server/caught.h"
-#include "server/chat_request.h"
+#include "server/chat_plan.h"
 #include "server/error_response.h"
 #include "server/fields.h"
 #include "server/routes/handlers.h"

@@ -1,6 +1,4 @@
-#include "server/chat_output.h"
-
-#include <algorithm>
+#include "server/chat_writer.h"
 
 #include "base/json.h"
 #include "server/token_logprobs.h"
@@ -15,57 +13,31 @@ void append_member(std::string& out, std::string_view name, std::string_view tex
   append_json_string(out, text);
 }
 
-bool contains(const std::vector<int32_t>& ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
-}
-
 }  // namespace
 
-ChatOutput::ChatOutput(ChatOutputOptions options, const ChunkFrame& frame)
-    : options_(std::move(options)),
-      frame_(frame),
-      front_(options_.tokenizer, options_.control_ids, options_.ids, options_.parser) {}
-
-void ChatOutput::begin(std::string* out) {
+void ChatWriter::begin(std::string* out) {
   if (!out) return;
   frame_.open(*out, options_.index);
   *out += R"(,"delta":{"role":"assistant","content":""},"logprobs":null,"finish_reason":null)";
   frame_.close(*out, 0, 0);
 }
 
-size_t ChatOutput::push(std::span<const engine::Token> tokens, std::span<const engine::TopLogprobs> top,
-                        std::string* out) {
-  size_t used = 0;
-  while (used < tokens.size() && !front_.parser().stopped()) {
-    if (options_.logprobs) note_logprob(tokens[used], top.empty() ? nullptr : &top[used]);
-    front_.push(tokens[used].id);
-    ++used;
-    used_ = front_.completion_tokens();
-    settle(out);
-  }
-  return used;
-}
-
 // OpenAI defines logprobs for content; thinking has its own list (api spec §3.10).
-void ChatOutput::note_logprob(const engine::Token& token, const engine::TopLogprobs* top) {
-  if (contains(options_.ids.stop_ids, token.id)) return;
-  std::string& list = front_.parser().in_reasoning() ? reasoning_logprobs_ : content_logprobs_;
+void ChatWriter::logprob(bool reasoning, const engine::Token& token, const engine::TopLogprobs* top) {
+  std::string& list = reasoning ? reasoning_logprobs_ : content_logprobs_;
   if (!list.empty()) list.push_back(',');
   append_chat_logprob(list, *options_.tokenizer, token, top);
 }
 
-void ChatOutput::settle(std::string* out) {
-  for (const chat::Delta& delta : front_.parser().take()) {
-    if (delta.kind == chat::Delta::Kind::reasoning && !options_.include_reasoning) continue;
-    if (out) {
-      append_delta(*out, delta);
-    } else {
-      chat::apply(message_, delta);
-    }
+void ChatWriter::delta(const chat::Delta& delta, const Progress& progress, std::string* out) {
+  if (out) {
+    append_delta(*out, delta, progress);
+  } else {
+    chat::apply(message_, delta);
   }
 }
 
-void ChatOutput::append_delta(std::string& out, const chat::Delta& delta) {
+void ChatWriter::append_delta(std::string& out, const chat::Delta& delta, const Progress& progress) {
   using Kind = chat::Delta::Kind;
   if (delta.kind == Kind::call_end && !delta.truncated) return;
   frame_.open(out, options_.index);
@@ -100,15 +72,11 @@ void ChatOutput::append_delta(std::string& out, const chat::Delta& delta) {
   out += "}";
   append_logprobs(out);
   out += R"(,"finish_reason":null)";
-  close_chunk(out);
-}
-
-void ChatOutput::close_chunk(std::string& out) {
-  frame_.close(out, used_, reasoning_tokens());
+  frame_.close(out, progress.completion_tokens, progress.reasoning_tokens);
 }
 
 // ,"logprobs":… with the entries since the last call.
-void ChatOutput::append_logprobs(std::string& out) {
+void ChatWriter::append_logprobs(std::string& out) {
   if (!options_.logprobs || (content_logprobs_.empty() && reasoning_logprobs_.empty())) {
     out += R"(,"logprobs":null)";
     return;
@@ -122,29 +90,23 @@ void ChatOutput::append_logprobs(std::string& out) {
   reasoning_logprobs_.clear();
 }
 
-void ChatOutput::end(engine::FinishReason reason, int32_t stop_id, std::string* out) {
-  if (reason == engine::FinishReason::stop && contains(options_.request_stop_ids, stop_id))
-    stop_id_ = stop_id;
-  front_.end(reason == engine::FinishReason::length ? chat::EndReason::length : chat::EndReason::stop);
-  used_ = front_.completion_tokens();
-  settle(out);
+void ChatWriter::end(const chat::Finish& finish, int32_t stop_id, const Progress& progress,
+                     std::string* out) {
+  finish_ = finish;
+  stop_id_ = stop_id;
   if (!out) return;
   frame_.open(*out, options_.index);
   *out += ",\"delta\":{}";
   append_logprobs(*out);
   append_finish(*out);
-  close_chunk(*out);
+  frame_.close(*out, progress.completion_tokens, progress.reasoning_tokens);
 }
 
-std::string_view ChatOutput::finish() const {
-  return chat::name_of(front_.parser().finish().reason);
-}
-
-void ChatOutput::append_finish(std::string& out) const {
+void ChatWriter::append_finish(std::string& out) const {
   out += ",";
-  append_member(out, "finish_reason", finish());
+  append_member(out, "finish_reason", chat::name_of(finish_.reason));
   out += R"(,"stop_reason":)";
-  const auto& matched = front_.parser().finish().stop_string;
+  const auto& matched = finish_.stop_string;
   if (matched) {
     append_json_string(out, *matched);
   } else {
@@ -152,7 +114,7 @@ void ChatOutput::append_finish(std::string& out) const {
   }
 }
 
-void ChatOutput::append_choice(std::string& out) {
+void ChatWriter::append_choice(std::string& out) {
   out += R"({"index":)" + std::to_string(options_.index) + R"(,"message":{"role":"assistant","content":)";
   append_message(out);
   append_logprobs(out);
@@ -160,7 +122,7 @@ void ChatOutput::append_choice(std::string& out) {
   out += "}";
 }
 
-void ChatOutput::append_message(std::string& out) const {
+void ChatWriter::append_message(std::string& out) const {
   if (message_.content.empty() && !message_.tool_calls.empty()) {
     out += "null";
   } else {
