@@ -160,7 +160,7 @@ int serve(ServeConfig config) {
   options.admin_port = config.admin_port;
   options.http.threads = std::clamp(cores / 4, 1, 4);
   options.http.limits.body_bytes = config.body_limit;
-  options.text_threads = std::clamp(cores / 4, 1, 8);
+  options.sizes.text_threads = std::clamp(cores / 4, 1, 8);
   options.build = std::string(build_id());
   options.settings = dump_json(effective_settings(config), JsonStyle::compact());
   auto started = server::Server::start(options);

@@ -9,6 +9,7 @@
 
 #include "metrics/metrics.h"
 #include "server/http.h"
+#include "server/response_store.h"
 #include "server/serving_model.h"
 #include "server/text_workers.h"
 
@@ -21,13 +22,23 @@ struct LoadProgress {
 };
 
 struct ServerContext {
-  ServerContext(int text_threads, size_t text_waiting) : workers(text_threads, text_waiting) {}
+  struct Sizes {
+    int text_threads = 2;
+    size_t text_waiting = 1024;       // jobs each lane of the text workers may hold
+    size_t stored_responses = 1024;   // answers of /v1/responses that are kept
+    size_t stored_bytes = 64u << 20;  // and their bytes in all
+  };
+  explicit ServerContext(const Sizes& sizes)
+      : responses(sizes.stored_responses, sizes.stored_bytes),
+        workers(sizes.text_threads, sizes.text_waiting) {}
 
   std::string build;
   std::string settings = "{}";        // JSON object for /server_info: effective values (pains O2)
   int64_t stall_ns = 60'000'000'000;  // /health fails when work is pending and no step finished for so long
   metrics::Metrics metrics;
   std::function<int64_t()> connections = [] { return int64_t{0}; };
+
+  ResponseStore responses;
 
   std::atomic<bool> draining{false};
   bool has_admin_port = false;  // admin routes are there and nowhere else

@@ -24,6 +24,7 @@ struct HttpRequest {
   std::string peer;            // address, for the log
   bool from_loopback = false;  // the peer is this machine
   bool admin_port = false;     // it came in by --admin-port
+  std::string key;             // name of the API key it came with; empty where none is needed
   int64_t received_ns = 0;     // SteadyClock, when the header was complete
 
   // Value of the first header of that (lower-case) name; empty when missing.

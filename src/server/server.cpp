@@ -10,8 +10,7 @@
 namespace godwit::server {
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
-  std::unique_ptr<Server> server(
-      new Server(std::make_unique<ServerContext>(options.text_threads, options.text_waiting)));
+  std::unique_ptr<Server> server(new Server(std::make_unique<ServerContext>(options.sizes)));
   ServerContext& context = *server->context_;
   context.build = options.build;
   context.settings = options.settings;

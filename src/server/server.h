@@ -16,8 +16,7 @@ struct ServerOptions {
   Listener::Options http;
   std::optional<uint16_t>
       admin_port;  // a second one, on the same address, for admin routes alone; 0: any free
-  int text_threads = 2;
-  size_t text_waiting = 1024;
+  ServerContext::Sizes sizes;
   std::string build;
   std::string settings = "{}";  // JSON object: effective settings for /server_info
 };

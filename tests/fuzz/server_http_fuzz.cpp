@@ -9,7 +9,9 @@
 #include "server/chat_request.h"
 #include "server/completion_request.h"
 #include "server/error_response.h"
+#include "server/messages_request.h"
 #include "server/request_reader.h"
+#include "server/responses_request.h"
 
 namespace {
 
@@ -86,7 +88,7 @@ void check(const Result<std::unique_ptr<GenerationPlan>>& plan) {
                        r.sampling.top_logprobs <= sample::kMaxTopLogprobs;
     if (!sound) std::abort();
   }
-  if (!parse_json(p.body_head + "}").ok()) std::abort();
+  if (!parse_json(p.wire->body({}, {})).ok()) std::abort();
 }
 
 }  // namespace
@@ -94,6 +96,7 @@ void check(const Result<std::unique_ptr<GenerationPlan>>& plan) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const bool is_quiet = (start_logging("off"), true);
   static const ServingModel model = make_model();
+  static ResponseStore store(16, 1 << 20);
   (void)is_quiet;
   std::string bytes(reinterpret_cast<const char*>(data), size);
   while (!bytes.empty()) {
@@ -110,6 +113,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (request.path.empty() || request.id.empty()) std::abort();
     if (request.path.ends_with("chat/completions")) check(prepare_chat(model, request, "fuzz"));
     if (request.path == "/v1/completions") check(prepare_completion(model, request, "fuzz"));
+    if (request.path == "/v1/messages") check(prepare_messages(model, request));
+    if (request.path == "/v1/responses") check(prepare_responses(model, request, store));
   }
   return 0;
 }

@@ -8,6 +8,11 @@ namespace godwit::server {
 // generate.cpp
 void post_chat_completions(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void post_completions(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void post_messages(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void post_responses(ServerContext& context, HttpRequest&& request, const Writer& writer);
+// responses.cpp
+void get_response(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void delete_response(ServerContext& context, HttpRequest&& request, const Writer& writer);
 // models.cpp
 void get_models(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_model(ServerContext& context, HttpRequest&& request, const Writer& writer);
@@ -27,5 +32,6 @@ void post_flush_cache(ServerContext& context, HttpRequest&& request, const Write
 void post_tokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void post_detokenize(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_tokenizer_info(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void post_count_tokens(ServerContext& context, HttpRequest&& request, const Writer& writer);
 
 }  // namespace godwit::server

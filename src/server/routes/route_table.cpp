@@ -17,8 +17,9 @@ bool matches(std::string_view pattern, std::string_view path) {
 
 // Clients whose base URL lacks the "/v1" (api spec §4.1).
 std::string with_version(std::string path) {
-  static constexpr std::array<std::string_view, 5> kUnversioned = {
-      "/models", "/models/*", "/chat/completions", "/completions", "/embeddings"};
+  static constexpr std::array<std::string_view, 9> kUnversioned = {
+      "/models",    "/models/*",    "/chat/completions", "/completions",          "/embeddings",
+      "/responses", "/responses/*", "/messages",         "/messages/count_tokens"};
   const bool alias = std::any_of(kUnversioned.begin(), kUnversioned.end(),
                                  [&](std::string_view pattern) { return matches(pattern, path); });
   return alias ? "/v1" + path : path;
@@ -33,7 +34,8 @@ std::string clipped(std::string_view text) {
 void not_found(ServerContext& context, const HttpRequest& request, const Writer& writer) {
   answer(context, "unknown", writer,
          error_response(make_error(ErrorCode::not_found, "", "there is nothing at {} {}",
-                                   clipped(request.method), clipped(request.path))));
+                                   clipped(request.method), clipped(request.path)),
+                        error_form(request)));
 }
 
 constexpr bool kAdmin = true;
@@ -60,6 +62,11 @@ const std::vector<Route>& routes() {
   static const std::vector<Route> table = {
       {"POST", "/v1/chat/completions", "chat", post_chat_completions},
       {"POST", "/v1/completions", "completions", post_completions},
+      {"POST", "/v1/messages", "messages", post_messages},
+      {"POST", "/v1/messages/count_tokens", "count_tokens", post_count_tokens},
+      {"POST", "/v1/responses", "responses", post_responses},
+      {"GET", "/v1/responses/*", "responses", get_response},
+      {"DELETE", "/v1/responses/*", "responses", delete_response},
       {"GET", "/v1/models", "models", get_models},
       {"GET", "/v1/models/*", "models", get_model},
       {"POST", "/tokenize", "tokenize", post_tokenize},
@@ -86,12 +93,12 @@ void answer(ServerContext& context, std::string_view route, const Writer& writer
   writer->respond(std::move(response));
 }
 
-void prepare_on_workers(ServerContext& context, std::string_view route, const Writer& writer,
-                        size_t body_bytes, std::function<void()> job) {
+void prepare_on_workers(ServerContext& context, std::string_view route, const HttpRequest& request,
+                        const Writer& writer, size_t body_bytes, std::function<void()> job) {
   if (context.workers.submit(body_bytes, std::move(job))) return;
-  answer(
-      context, route, writer,
-      error_response(make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared")));
+  answer(context, route, writer,
+         error_response(make_error(ErrorCode::overloaded, "", "too many requests are waiting to be prepared"),
+                        error_form(request)));
 }
 
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer) {
@@ -118,7 +125,8 @@ void dispatch(ServerContext& context, HttpRequest&& request, const Writer& write
   if (allowed.empty()) return not_found(context, request, writer);
   HttpResponse response =
       error_response(make_error(ErrorCode::method_not_allowed, "", "{} is not allowed for {}; allowed: {}",
-                                clipped(request.method), clipped(request.path), allowed));
+                                clipped(request.method), clipped(request.path), allowed),
+                     error_form(request));
   response.headers.emplace_back("Allow", allowed + ", OPTIONS");
   answer(context, "unknown", writer, std::move(response));
 }

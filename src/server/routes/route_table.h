@@ -28,8 +28,8 @@ const std::vector<Route>& routes();
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer);
 
 // Runs `job` on the text workers, in the lane for bodies of that size; answers 429 when it is full.
-void prepare_on_workers(ServerContext& context, std::string_view route, const Writer& writer,
-                        size_t body_bytes, std::function<void()> job);
+void prepare_on_workers(ServerContext& context, std::string_view route, const HttpRequest& request,
+                        const Writer& writer, size_t body_bytes, std::function<void()> job);
 
 // Counts and sends.
 void answer(ServerContext& context, std::string_view route, const Writer& writer, HttpResponse response);

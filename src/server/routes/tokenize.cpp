@@ -4,6 +4,7 @@
 #include "server/chat_plan.h"
 #include "server/error_response.h"
 #include "server/fields.h"
+#include "server/messages_request.h"
 #include "server/routes/handlers.h"
 
 namespace godwit::server {
@@ -52,10 +53,12 @@ Result<Json> detokenize(const ServingModel& model, const HttpRequest& request) {
 
 void run(ServerContext& context, std::string_view route, HttpRequest&& request, const Writer& writer,
          TextWork work) {
-  if (!context.model()) return answer(context, route, writer, error_response(context.accepting().error()));
+  if (!context.model()) {
+    return answer(context, route, writer, error_response(context.accepting().error(), error_form(request)));
+  }
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
-  prepare_on_workers(context, route, writer, bytes, [&context, route, shared, writer, work] {
+  prepare_on_workers(context, route, *shared, writer, bytes, [&context, route, shared, writer, work] {
     auto text = caught([&]() -> Result<std::string> {
       GODWIT_ASSIGN(const Json result, work(*context.model(), *shared));
       return dump_json(result, JsonStyle::compact());
@@ -64,7 +67,7 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
     if (text) {
       response->body = std::move(*text);
     } else {
-      *response = error_response(text.error());
+      *response = error_response(text.error(), error_form(*shared));
     }
     writer->post(
         [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
@@ -95,6 +98,10 @@ void get_tokenizer_info(ServerContext& context, HttpRequest&&, const Writer& wri
   HttpResponse response;
   response.body = dump_json(Json(std::move(info)), JsonStyle::compact());
   answer(context, kRoute, writer, std::move(response));
+}
+
+void post_count_tokens(ServerContext& context, HttpRequest&& request, const Writer& writer) {
+  run(context, "count_tokens", std::move(request), writer, count_message_tokens);
 }
 
 }  // namespace godwit::server
