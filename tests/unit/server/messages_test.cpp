@@ -219,7 +219,7 @@ TEST_F(Messages, AnErrorInAStreamIsItsLastEvent) {
   const auto events = named_events(post(body(R"("stream":true)")));
   EXPECT_EQ(type_of(events.front()), "message_start");
   EXPECT_EQ(text_at(*events.back().find("error"), "type"), "api_error");
-  EXPECT_THAT(text_at(*events.back().find("error"), "message"), HasSubstr("scripted failure"));
+  EXPECT_THAT(text_at(*events.back().find("error"), "message"), HasSubstr("the engine failed"));
   EXPECT_NE(text_at(events.back(), "request_id"), "");
 }
 

@@ -137,7 +137,7 @@ TEST_F(Responses, AFailureIsTheLastEvent) {
   const Json& last = events.back();
   EXPECT_EQ(type_of(last), "response.failed");
   EXPECT_EQ(text_at(*last.find("response"), "status"), "failed");
-  EXPECT_THAT(text_at(*last.find("response")->find("error"), "message"), HasSubstr("scripted failure"));
+  EXPECT_THAT(text_at(*last.find("response")->find("error"), "message"), HasSubstr("the engine failed"));
   EXPECT_EQ(harness_.get("/v1/responses/" + text_at(*last.find("response"), "id")).status, 404);
 }
 
