@@ -14,6 +14,7 @@
 namespace godwit {
 
 void add_serve_command(CLI::App& app, std::function<int()>& run);
+void add_key_command(CLI::App& app, std::function<int()>& run);
 void add_chat_command(CLI::App& app, std::function<int()>& run);
 void add_plan_command(CLI::App& app, std::function<int()>& run);
 void add_replay_step_command(CLI::App& app, std::function<int()>& run);

@@ -160,6 +160,14 @@ int serve(ServeConfig config) {
   options.admin_port = config.admin_port;
   options.http.threads = std::clamp(cores / 4, 1, 4);
   options.http.limits.body_bytes = config.body_limit;
+  if (!config.api_key_file.empty()) {
+    auto keys = server::ApiKeys::load(config.api_key_file);
+    if (!keys) return report_failure(keys.error());
+    options.keys = std::make_shared<const server::ApiKeys>(std::move(*keys));
+  }
+  options.cors_origins = config.cors_origins;
+  options.sizes.stored_responses = static_cast<size_t>(config.stored_responses);
+  options.sizes.stored_bytes = config.stored_bytes;
   options.sizes.text_threads = std::clamp(cores / 4, 1, 8);
   options.build = std::string(build_id());
   options.settings = dump_json(effective_settings(config), JsonStyle::compact());

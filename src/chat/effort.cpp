@@ -126,6 +126,7 @@ Result<Thinking> resolve_thinking(const Json& json, std::string_view default_eff
   const Json* thinking = body.find("thinking");
   GODWIT_TRY(need_object(kwargs, "chat_template_kwargs"));
   GODWIT_TRY(need_object(body.find("reasoning"), "reasoning"));
+  GODWIT_TRY(need_object(body.find("output_config"), "output_config"));
   if (thinking != nullptr && !thinking->is_bool()) GODWIT_TRY(need_object(thinking, "thinking"));
 
   GODWIT_ASSIGN(std::optional<Effort> effort, requested_effort(body));

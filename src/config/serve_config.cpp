@@ -112,6 +112,28 @@ void bind_network(CLI::App& command, ServeConfig& config) {
       ->default_str("64MiB")
       ->transform(CLI::AsSizeValue(false).description(""));
   command
+      .add_option(
+          "--api-key-file", config.api_key_file,
+          "Keys that clients must bring, one a line; make them with `godwit key`.\nDefault: none needed")
+      ->type_name("FILE")
+      ->check(CLI::ExistingFile.description(""));
+  command
+      .add_option("--cors-origin", config.cors_origins,
+                  "Origin of web pages that may use the server, * for all (repeatable)")
+      ->type_name("ORIGIN")
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      .add_option("--stored-responses", config.stored_responses,
+                  "Answers of /v1/responses that are kept for later requests; 0 keeps none")
+      ->capture_default_str()
+      ->type_name("N")
+      ->check(CLI::Range(0.0, 1e6).description(""));
+  command.add_option("--stored-responses-size", config.stored_bytes, "Memory for them; the oldest go first")
+      ->type_name("SIZE")
+      ->default_str("64MiB")
+      ->transform(CLI::AsSizeValue(false).description(""));
+  command
       .add_option("--drain-timeout", config.drain_timeout_s,
                   "Seconds after SIGTERM for running answers to finish")
       ->capture_default_str()

@@ -39,7 +39,11 @@ struct ServeConfig {
   uint16_t port = 8000;                // 0: any free port, printed
   std::optional<uint16_t> admin_port;  // serves admin routes alone; without one loopback peers may use them
   uint64_t body_limit = 64ull << 20;   // bytes of a request body
-  int64_t drain_timeout_s = 30;        // after SIGTERM, before streams end with an error event
+  std::filesystem::path api_key_file;  // empty: everybody is let in
+  std::vector<std::string> cors_origins;  // web pages that may use the server
+  int64_t stored_responses = 1024;        // answers of /v1/responses that are kept
+  uint64_t stored_bytes = 64ull << 20;    // and their bytes in all
+  int64_t drain_timeout_s = 30;           // after SIGTERM, before streams end with an error event
   // Logging
   std::string log_level = "info";  // trace | debug | info | warn | error | off
 };

@@ -48,6 +48,13 @@ struct Metrics::Impl {
                                                           .Name("godwit_finished_total")
                                                           .Help("Ended generations by finish reason")
                                                           .Register(registry);
+  prometheus::Family<prometheus::Counter>& key_requests =
+      prometheus::BuildCounter()
+          .Name("godwit_api_key_requests_total")
+          .Help(
+              "Requests by the name of their API key: accepted, limited by its limits, or with an unknown "
+              "key")
+          .Register(registry);
   prometheus::Counter& aborts =
       counter("godwit_aborts_total", "Clients that left before their answer was complete");
   prometheus::Counter& rollbacks =
@@ -112,6 +119,9 @@ Metrics::~Metrics() = default;
 
 void Metrics::count_response(std::string_view route, int status) {
   impl_->responses.Add({{"route", std::string(route)}, {"code", std::to_string(status)}}).Increment();
+}
+void Metrics::count_key_request(std::string_view key, std::string_view result) {
+  impl_->key_requests.Add({{"key", std::string(key)}, {"result", std::string(result)}}).Increment();
 }
 void Metrics::count_finish(std::string_view reason) {
   impl_->finishes.Add({{"reason", std::string(reason)}}).Increment();

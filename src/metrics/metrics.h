@@ -65,6 +65,8 @@ class Metrics {
   ~Metrics();
 
   void count_response(std::string_view route, int status);
+  // key: its name, "" for none that is known. result: accepted | limited | unknown
+  void count_key_request(std::string_view key, std::string_view result);
   // reason: stop | length | tool_calls | cancelled | error
   void count_finish(std::string_view reason);
   void count_abort();  // the client left before its answer was complete

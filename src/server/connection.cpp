@@ -72,6 +72,12 @@ class Connection final : public ResponseWriter,
   void attach(std::shared_ptr<Exchange> exchange) override {
     if (!gone_) exchange_ = std::move(exchange);
   }
+  void hold(std::shared_ptr<void> until_answered) override {
+    if (!gone_) held_ = std::move(until_answered);
+  }
+  void add_headers(const Headers& headers) override {
+    added_headers_.insert(added_headers_.end(), headers.begin(), headers.end());
+  }
   void respond(HttpResponse response) override;
   void begin_stream() override;
   std::string& buffer() override { return out_.payload(); }
@@ -127,6 +133,8 @@ class Connection final : public ResponseWriter,
   size_t lingered_ = 0;
 
   std::shared_ptr<Exchange> exchange_;
+  std::shared_ptr<void> held_;
+  Headers added_headers_;
   std::string request_id_;
   int64_t received_ns_ = 0;
   int status_ = 0;
@@ -264,6 +272,7 @@ void Connection::on_client_eof() {
 void Connection::append_head(const HttpResponse& response, bool streamed) {
   append_response_head(out_.head(), response,
                        {.request_id = request_id_,
+                        .added_headers = added_headers_,
                         .processing_ms = (now_ns() - received_ns_) / kMs,
                         .http_1_0 = http_1_0_,
                         .close = close_after_,
@@ -275,6 +284,7 @@ void Connection::respond(HttpResponse response) {
   close_after_ = close_after_ || response.close || host_->closing.load();
   status_ = response.status;
   answered_ = true;
+  held_.reset();  // before the client can know: its next request must not find its own share taken
   append_head(response, false);
   if (!head_) out_.set_body(std::move(response.body));
   flush();
@@ -292,6 +302,7 @@ void Connection::begin_stream() {
 void Connection::end_stream() {
   if (gone_ || !streaming_ || answered_) return;
   answered_ = true;
+  held_.reset();
   out_.add_last_chunk();
   comment_deadline_ = kNever;
   flush();
@@ -353,6 +364,7 @@ void Connection::on_written(const error_code& ec) {
 void Connection::finish_exchange() {
   host_->exchanges.fetch_sub(1);
   exchange_.reset();
+  added_headers_.clear();
   streaming_ = answered_ = false;
   status_ = 0;
   request_id_.clear();
@@ -388,6 +400,7 @@ void Connection::close() {
   if (state_ == State::answering) host_->exchanges.fetch_sub(1);
   state_ = State::closed;
   gone_ = true;
+  held_.reset();
   thread_.leave(this);
   timer_.cancel();
   error_code ignored;

@@ -6,8 +6,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "metrics/metrics.h"
+#include "server/api_keys.h"
 #include "server/http.h"
 #include "server/response_store.h"
 #include "server/serving_model.h"
@@ -39,6 +41,8 @@ struct ServerContext {
   std::function<int64_t()> connections = [] { return int64_t{0}; };
 
   ResponseStore responses;
+  std::shared_ptr<const ApiKeys> keys;    // null: everybody is let in
+  std::vector<std::string> cors_origins;  // pages of other origins that may use the server; "*": all
 
   std::atomic<bool> draining{false};
   bool has_admin_port = false;  // admin routes are there and nowhere else

@@ -282,9 +282,10 @@ void Generation::record(std::string_view finish) {
   if (finish != "refused") metrics_.observe_request(sample);
   metrics_.count_response(plan_->route, finish == "client_gone" ? kClientGone : writer_->status());
   const double decode = seconds(last_token_ns_ - first_token_ns_);
-  log_info("{} {} prompt={} cached={} miss={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
-           plan_->errors.request_id, plan_->route, u.prompt_tokens, u.cached_tokens, miss_word(start_),
-           u.completion_tokens, std::max<double>(0, sample.first_token_seconds * 1e3),
+  log_info("{} {}{}{} prompt={} cached={} miss={} out={} ttft={:.1f}ms {:.1f}tok/s finish={} total={:.0f}ms",
+           plan_->errors.request_id, plan_->route, plan_->key.empty() ? "" : " key=", plan_->key,
+           u.prompt_tokens, u.cached_tokens, miss_word(start_), u.completion_tokens,
+           std::max<double>(0, sample.first_token_seconds * 1e3),
            decode > 0 ? static_cast<double>(u.completion_tokens - 1) / decode : 0, finish,
            sample.total_seconds * 1e3);
 }

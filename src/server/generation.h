@@ -20,6 +20,8 @@ namespace godwit::server {
 struct GenerationPlan {
   std::string route;  // "chat", "messages", …: for the log and metrics
   ErrorForm errors;   // of refusals; its request_id is the exchange's
+  std::string key;    // name of the client's API key, for the log
+  uint64_t key_salt = 0;
   int64_t received_ns = 0;
   std::string response_id;  // "chatcmpl-…"
   int64_t created = 0;      // Unix time

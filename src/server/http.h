@@ -25,6 +25,7 @@ struct HttpRequest {
   bool from_loopback = false;  // the peer is this machine
   bool admin_port = false;     // it came in by --admin-port
   std::string key;             // name of the API key it came with; empty where none is needed
+  uint64_t key_salt = 0;       // keeps the prefixes of that key apart from others; 0: it need not
   int64_t received_ns = 0;     // SteadyClock, when the header was complete
 
   // Value of the first header of that (lower-case) name; empty when missing.
@@ -60,6 +61,11 @@ class ResponseWriter {
 
   // Who hears of the client leaving; held until the answer has ended.
   virtual void attach(std::shared_ptr<Exchange> exchange) = 0;
+
+  // Released when the answer has been handed over whole, or the client has left.
+  virtual void hold(std::shared_ptr<void> until_answered) = 0;
+  // Headers of the answer, whatever it becomes; before respond() and begin_stream().
+  virtual void add_headers(const Headers& headers) = 0;
 
   virtual void respond(HttpResponse response) = 0;
 

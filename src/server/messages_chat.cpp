@@ -44,9 +44,9 @@ Result<void> read_tool_choice(const Json& choice, JsonObject& out) {
   } else {
     return refusal("tool_choice.type", "must be auto, any, tool or none, got " + describe(Json(type)));
   }
-  Fields fields(choice, "tool_choice");
-  const auto serial = fields.boolean("disable_parallel_tool_use");
-  if (fields.error()) return *fields.error();
+  Fields inner(choice, "tool_choice");
+  const auto serial = inner.boolean("disable_parallel_tool_use");
+  if (inner.error()) return *inner.error();
   if (serial) out.set("parallel_tool_calls", !*serial);
   return {};
 }
@@ -62,9 +62,9 @@ Result<void> read_thinking(const Json* thinking, JsonObject& out) {
   GODWIT_ASSIGN(const std::string type, need_string(*thinking, "type", "thinking"));
   JsonObject normal;
   normal.set("type", type);
-  Fields fields(*thinking, "thinking");
-  const int64_t budget = fields.integer("budget_tokens", 0, int64_t{1} << 40).value_or(0);
-  if (fields.error()) return *fields.error();
+  Fields inner(*thinking, "thinking");
+  const int64_t budget = inner.integer("budget_tokens", 0, int64_t{1} << 40).value_or(0);
+  if (inner.error()) return *inner.error();
   if (budget > 0 && type != "disabled") normal.set("budget_tokens", budget);  // 0: no limit
   pass_members(*thinking, normal, {"clear_thinking"});
   out.set("thinking", std::move(normal));

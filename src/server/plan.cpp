@@ -6,6 +6,7 @@
 #include <ctime>
 #include <iterator>
 
+#include "base/hash.h"
 #include "server/request_id.h"
 
 namespace godwit::server {
@@ -61,6 +62,8 @@ std::unique_ptr<GenerationPlan> make_plan(const RouteWords& words, const HttpReq
   auto plan = std::make_unique<GenerationPlan>();
   plan->route = words.route;
   plan->errors = error_form(request);
+  plan->key = request.key;
+  plan->key_salt = request.key_salt;
   plan->received_ns = request.received_ns;
   plan->response_id = random_id(words.id_prefix);
   plan->created = std::time(nullptr);
@@ -104,6 +107,7 @@ void add_choice(GenerationPlan& plan, const CommonFields& fields, ChoiceInput ch
   request.priority = fields.priority;
   if (fields.timeout_ms > 0) request.deadline_ns = plan.received_ns + fields.timeout_ms * 1'000'000;
   request.cache_salt = fields.cache_salt;
+  if (plan.key_salt != 0) request.cache_salt = mix64(fields.cache_salt + plan.key_salt);
   // Here on a text worker: of a million tokens they take longer than a step. All choices of a prompt have the
   // same.
   request.block_keys = choice.choice_index > 0 ? std::prev(plan.requests.end(), 2)->block_keys

@@ -30,8 +30,9 @@ void append_response_head(std::string& out, const HttpResponse& response, const 
   fmt::format_to(std::back_inserter(out),
                  "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n", facts.request_id,
                  facts.processing_ms);
-  for (const auto& [name, value] : response.headers) {
-    fmt::format_to(std::back_inserter(out), "{}: {}\r\n", name, value);
+  for (const Headers* headers : {&facts.added_headers, &response.headers}) {
+    for (const auto& [name, value] : *headers)
+      fmt::format_to(std::back_inserter(out), "{}: {}\r\n", name, value);
   }
   if (facts.streamed) {
     out +=

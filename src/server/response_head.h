@@ -11,6 +11,7 @@ namespace godwit::server {
 // What the head says besides the response itself.
 struct HeadFacts {
   std::string_view request_id;
+  const Headers& added_headers;
   int64_t processing_ms = 0;
   bool http_1_0 = false;
   bool close = false;     // the connection ends after this answer

@@ -61,9 +61,9 @@ std::string response_head(const GenerationPlan& plan, const ChatFacts& facts, co
   echo("store", true);
   echo("truncation", "disabled");
   head.set("max_output_tokens", facts.max_tokens);
-  head.set("temperature", as_written(facts.common.sampling.temperature));
-  head.set("top_p", as_written(facts.common.sampling.top_p));
-  head.set("seed", static_cast<int64_t>(facts.common.sampling.seed));
+  head.set("temperature", as_written(facts.task.common.sampling.temperature));
+  head.set("top_p", as_written(facts.task.common.sampling.top_p));
+  head.set("seed", static_cast<int64_t>(facts.task.common.sampling.seed));
   std::string out = dump_json(Json(std::move(head)), JsonStyle::compact());
   out.pop_back();
   return out;
@@ -87,7 +87,7 @@ Result<std::unique_ptr<GenerationPlan>> prepare_responses(const ServingModel& mo
       std::string messages = dump_json(Json(std::move(conversation)), JsonStyle::compact());
       messages.back() = ',';  // there is at least one message: an answer follows
       keeper = [&store, messages = std::move(messages), id = plan.response_id, owner = request.key,
-                salt = facts.common.cache_salt](std::string answer, std::string message) mutable {
+                salt = facts.task.common.cache_salt](std::string answer, std::string message) mutable {
         messages += message;
         messages += ']';
         store.put(id, {owner, salt, std::move(answer), std::move(messages)});

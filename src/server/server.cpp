@@ -14,6 +14,8 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   ServerContext& context = *server->context_;
   context.build = options.build;
   context.settings = options.settings;
+  context.keys = options.keys;
+  context.cors_origins = options.cors_origins;
   auto handler = [&context](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
     dispatch(context, std::move(request), writer);
   };

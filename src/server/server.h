@@ -17,6 +17,8 @@ struct ServerOptions {
   std::optional<uint16_t>
       admin_port;  // a second one, on the same address, for admin routes alone; 0: any free
   ServerContext::Sizes sizes;
+  std::shared_ptr<const ApiKeys> keys;    // null: everybody is let in
+  std::vector<std::string> cors_origins;  // none: pages of other origins are told nothing
   std::string build;
   std::string settings = "{}";  // JSON object: effective settings for /server_info
 };

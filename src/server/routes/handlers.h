@@ -13,6 +13,8 @@ void post_responses(ServerContext& context, HttpRequest&& request, const Writer&
 // responses.cpp
 void get_response(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void delete_response(ServerContext& context, HttpRequest&& request, const Writer& writer);
+// embeddings.cpp
+void post_embeddings(ServerContext& context, HttpRequest&& request, const Writer& writer);
 // models.cpp
 void get_models(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_model(ServerContext& context, HttpRequest&& request, const Writer& writer);
@@ -25,6 +27,7 @@ void get_health(ServerContext& context, HttpRequest&& request, const Writer& wri
 void get_metrics(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_server_info(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_version(ServerContext& context, HttpRequest&& request, const Writer& writer);
+void get_openapi(ServerContext& context, HttpRequest&& request, const Writer& writer);
 void get_page(ServerContext& context, HttpRequest&& request, const Writer& writer);
 // admin.cpp
 void post_flush_cache(ServerContext& context, HttpRequest&& request, const Writer& writer);

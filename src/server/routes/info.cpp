@@ -1,6 +1,7 @@
 #include "base/clock.h"
 #include "server/chat_page.h"
 #include "server/error_response.h"
+#include "server/openapi.h"
 #include "server/routes/handlers.h"
 
 namespace godwit::server {
@@ -131,6 +132,12 @@ void get_version(ServerContext& context, HttpRequest&&, const Writer& writer) {
   HttpResponse response;
   response.body = dump_json(Json::object({{"version", context.build}}), JsonStyle::compact());
   answer(context, "version", writer, std::move(response));
+}
+
+void get_openapi(ServerContext& context, HttpRequest&&, const Writer& writer) {
+  HttpResponse response;
+  response.body = std::string(openapi_document());
+  answer(context, "openapi", writer, std::move(response));
 }
 
 void get_page(ServerContext& context, HttpRequest&&, const Writer& writer) {

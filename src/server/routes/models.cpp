@@ -1,3 +1,5 @@
+#include <ctime>
+
 #include "server/error_response.h"
 #include "server/fields.h"
 #include "server/routes/handlers.h"
@@ -29,29 +31,63 @@ Json describe_model(const ServingModel& model, const std::string& name) {
                        {"capabilities", std::move(capabilities)}});
 }
 
+// The same in Anthropic's form, for clients that say they speak its API.
+Json describe_for_anthropic(const ServingModel& model, const std::string& name) {
+  const std::time_t created = model.created;
+  std::tm utc{};
+  gmtime_r(&created, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return Json::object({{"type", "model"},
+                       {"id", name},
+                       {"display_name", name},
+                       {"created_at", text},
+                       {"max_input_tokens", model.service->info().context}});
+}
+
+bool for_anthropic(const HttpRequest& request) {
+  return error_form(request).style == ErrorStyle::anthropic;
+}
+
 }  // namespace
 
-void get_models(ServerContext& context, HttpRequest&&, const Writer& writer) {
+void get_models(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   const auto model = context.model();
-  if (!model) return answer(context, "models", writer, error_response(context.accepting().error()));
+  if (!model)
+    return answer(context, "models", writer,
+                  error_response(context.accepting().error(), error_form(request)));
   JsonArray data;
-  for (const std::string& name : model->names) data.push_back(describe_model(*model, name));
+  Json list;
+  if (for_anthropic(request)) {
+    for (const std::string& name : model->names) data.push_back(describe_for_anthropic(*model, name));
+    list = Json::object({{"data", std::move(data)},
+                         {"has_more", false},
+                         {"first_id", model->names.front()},
+                         {"last_id", model->names.back()}});
+  } else {
+    for (const std::string& name : model->names) data.push_back(describe_model(*model, name));
+    list = Json::object({{"object", "list"}, {"data", std::move(data)}});
+  }
   HttpResponse response;
-  response.body =
-      dump_json(Json::object({{"object", "list"}, {"data", std::move(data)}}), JsonStyle::compact());
+  response.body = dump_json(list, JsonStyle::compact());
   answer(context, "models", writer, std::move(response));
 }
 
 void get_model(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   const auto model = context.model();
-  if (!model) return answer(context, "models", writer, error_response(context.accepting().error()));
+  if (!model)
+    return answer(context, "models", writer,
+                  error_response(context.accepting().error(), error_form(request)));
   const std::string name = request.path.substr(std::string_view("/v1/models/").size());
   HttpResponse response;
   if (model->serves(name)) {
-    response.body = dump_json(describe_model(*model, name), JsonStyle::compact());
+    response.body = dump_json(
+        for_anthropic(request) ? describe_for_anthropic(*model, name) : describe_model(*model, name),
+        JsonStyle::compact());
   } else {
     response = error_response(make_error(ErrorCode::model_not_found, "model",
-                                         "the model {} is not served here", describe(Json(name))));
+                                         "the model {} is not served here", describe(Json(name))),
+                              error_form(request));
   }
   answer(context, "models", writer, std::move(response));
 }

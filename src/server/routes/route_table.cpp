@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "server/access.h"
 #include "server/error_response.h"
 #include "server/routes/handlers.h"
 
@@ -38,8 +39,6 @@ void not_found(ServerContext& context, const HttpRequest& request, const Writer&
                         error_form(request)));
 }
 
-constexpr bool kAdmin = true;
-
 // Who may use an admin route. A page of some other site that a browser on this machine shows could post to
 // the loopback, too; it cannot hide where it comes from.
 Result<void> may_administer(const ServerContext& context, const HttpRequest& request) {
@@ -56,6 +55,19 @@ Result<void> may_administer(const ServerContext& context, const HttpRequest& req
   return {};
 }
 
+Result<void> may_use(ServerContext& context, const Route& route, HttpRequest& request,
+                     ResponseWriter& writer) {
+  switch (route.access) {
+    case RouteAccess::key:
+      return authorise(context, request, writer);
+    case RouteAccess::admin:
+      return may_administer(context, request);
+    case RouteAccess::open:
+      break;
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<Route>& routes() {
@@ -67,6 +79,7 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/responses", "responses", post_responses},
       {"GET", "/v1/responses/*", "responses", get_response},
       {"DELETE", "/v1/responses/*", "responses", delete_response},
+      {"POST", "/v1/embeddings", "embeddings", post_embeddings},
       {"GET", "/v1/models", "models", get_models},
       {"GET", "/v1/models/*", "models", get_model},
       {"POST", "/tokenize", "tokenize", post_tokenize},
@@ -75,15 +88,16 @@ const std::vector<Route>& routes() {
       {"POST", "/v1/detokenize", "detokenize", post_detokenize},
       {"GET", "/tokenizer_info", "tokenizer_info", get_tokenizer_info},
       {"GET", "/v1/tokenizer_info", "tokenizer_info", get_tokenizer_info},
-      {"GET", "/livez", "livez", get_livez},
-      {"GET", "/readyz", "readyz", get_readyz},
-      {"GET", "/startupz", "startupz", get_startupz},
-      {"GET", "/health", "health", get_health},
-      {"GET", "/metrics", "metrics", get_metrics},
+      {"GET", "/livez", "livez", get_livez, RouteAccess::open},
+      {"GET", "/readyz", "readyz", get_readyz, RouteAccess::open},
+      {"GET", "/startupz", "startupz", get_startupz, RouteAccess::open},
+      {"GET", "/health", "health", get_health, RouteAccess::open},
+      {"GET", "/metrics", "metrics", get_metrics, RouteAccess::open},
       {"GET", "/server_info", "server_info", get_server_info},
-      {"GET", "/version", "version", get_version},
-      {"GET", "/", "page", get_page},
-      {"POST", "/flush_cache", "flush_cache", post_flush_cache, kAdmin},
+      {"GET", "/version", "version", get_version, RouteAccess::open},
+      {"GET", "/openapi.json", "openapi", get_openapi, RouteAccess::open},
+      {"GET", "/", "page", get_page, RouteAccess::open},
+      {"POST", "/flush_cache", "flush_cache", post_flush_cache, RouteAccess::admin},
   };
   return table;
 }
@@ -103,14 +117,18 @@ void prepare_on_workers(ServerContext& context, std::string_view route, const Ht
 
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   request.path = with_version(std::move(request.path));
+  if (const Headers cors = cors_headers(context.cors_origins, request); !cors.empty()) {
+    writer->add_headers(cors);
+    if (request.method == "OPTIONS") writer->add_headers(preflight_headers(request));
+  }
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   std::string allowed;
   for (const Route& route : routes()) {
-    if (!matches(route.path, request.path) || (request.admin_port && !route.admin)) continue;
+    const bool admin = route.access == RouteAccess::admin;
+    if (!matches(route.path, request.path) || (request.admin_port && !admin)) continue;
     if (route.method == method) {
-      if (route.admin)
-        if (const auto may = may_administer(context, request); !may)
-          return answer(context, route.name, writer, error_response(may.error()));
+      if (const auto may = may_use(context, route, request, *writer); !may)
+        return answer(context, route.name, writer, error_response(may.error(), error_form(request)));
       return route.handle(context, std::move(request), writer);
     }
     allowed += allowed.empty() ? "" : ", ";

@@ -14,12 +14,18 @@ namespace godwit::server {
 
 using Writer = std::shared_ptr<ResponseWriter>;
 
+enum class RouteAccess : uint8_t {
+  key,    // with one of the server's API keys, if it has any
+  open,   // probes, and what tells nothing about requests
+  admin,  // design §12: on --admin-port if there is one, else for loopback peers
+};
+
 struct Route {
   std::string_view method;  // GET also answers HEAD
   std::string_view path;    // a trailing "/*" takes any rest that is not empty
   std::string_view name;    // in metrics and the log
   void (*handle)(ServerContext&, HttpRequest&&, const Writer&);
-  bool admin = false;  // design §12: on --admin-port if there is one, else for loopback peers
+  RouteAccess access = RouteAccess::key;
 };
 
 const std::vector<Route>& routes();

@@ -55,6 +55,7 @@ std::set<std::string> exported() {
   Metrics metrics;
   metrics.count_response("chat", 200);
   metrics.count_finish("stop");
+  metrics.count_key_request("alice", "accepted");
   EngineSnapshot engine;
   engine.adjusted.push_back({"context", 2, 1});
   engine.misses.emplace_back("too_short", 1);

@@ -20,6 +20,8 @@ class KeepingWriter final : public ResponseWriter {
   void post(std::function<void()> work) override { work(); }
   bool gone() const override { return false; }
   void attach(std::shared_ptr<Exchange>) override {}
+  void hold(std::shared_ptr<void>) override {}
+  void add_headers(const Headers&) override {}
   void respond(HttpResponse response) override { answer = std::move(response); }
   void begin_stream() override {}
   std::string& buffer() override { return unused_; }
