@@ -151,7 +151,7 @@ class Load {
       r.rules.thinking_budget = random_() % 40;
       r.rules.think_close = 3;
     }
-    if (random_() % 4 == 0) {
+    if (random_() % 8 == 0) {
       r.prompt_logprobs = true;
       r.sampling.top_logprobs = static_cast<int32_t>(random_() % 5);
     } else if (random_() % 5 == 0)
