@@ -1,5 +1,7 @@
 // Any bytes as an HTTP connection: what is a request is routed, validated and prepared as the server would,
 // without sockets, threads or a model. Every accepted generation must obey the contract with the engine.
+// Bytes that begin with '/' are a path, a line break and a body: so the fuzzer gets past the framing.
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "server/messages_request.h"
 #include "server/request_reader.h"
 #include "server/responses_request.h"
+#include "server/tokenize_request.h"
 
 namespace {
 
@@ -66,6 +69,9 @@ ServingModel make_model() {
   model.chat_template =
       std::make_shared<const chat::ChatTemplate>(chat::ChatTemplate::parse(kTemplate, "fuzz").value());
   model.service = std::make_shared<NoService>();
+  model.grammars = std::make_shared<grammar::GrammarCache>(
+      grammar::TokenIndex::make(model.tokenizer, model.tokenizer->size(), model.service->info().stop_ids)
+          .value());
   return model;
 }
 
@@ -91,6 +97,23 @@ void check(const Result<std::unique_ptr<GenerationPlan>>& plan) {
   if (!parse_json(p.wire->body({}, {})).ok()) std::abort();
 }
 
+void check(const Result<Json>& answer) {
+  if (!answer.ok()) return check_refusal(answer.error());
+  if (!parse_json(dump_json(*answer, JsonStyle::compact())).ok()) std::abort();
+}
+
+// What the handler of the path does with a body.
+void prepare(const ServingModel& model, const HttpRequest& request, ResponseStore& store) {
+  const std::string_view path = request.path;
+  if (path.ends_with("/chat/completions")) return check(prepare_chat(model, request, "fuzz"));
+  if (path == "/v1/completions") return check(prepare_completion(model, request, "fuzz"));
+  if (path == "/v1/messages") return check(prepare_messages(model, request));
+  if (path == "/v1/messages/count_tokens") return check(count_message_tokens(model, request));
+  if (path == "/v1/responses") return check(prepare_responses(model, request, store));
+  if (path.ends_with("/detokenize")) return check(detokenize_ids(model, request));
+  if (path.ends_with("/tokenize")) return check(tokenize_text(model, request));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -99,6 +122,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static ResponseStore store(16, 1 << 20);
   (void)is_quiet;
   std::string bytes(reinterpret_cast<const char*>(data), size);
+  if (bytes.starts_with('/')) {
+    const size_t end = std::min(bytes.find('\n'), bytes.size());
+    HttpRequest request;
+    request.method = "POST";
+    request.path = normalise_path(std::string_view(bytes).substr(0, end));
+    request.body = bytes.substr(std::min(end + 1, bytes.size()));
+    request.id = "fuzz";
+    prepare(model, request, store);
+    return 0;
+  }
   while (!bytes.empty()) {
     RequestReader reader(4096, 1 << 20);
     auto fed = reader.feed(bytes);
@@ -111,10 +144,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bytes.erase(0, fed->consumed);
     const HttpRequest request = reader.take();
     if (request.path.empty() || request.id.empty()) std::abort();
-    if (request.path.ends_with("chat/completions")) check(prepare_chat(model, request, "fuzz"));
-    if (request.path == "/v1/completions") check(prepare_completion(model, request, "fuzz"));
-    if (request.path == "/v1/messages") check(prepare_messages(model, request));
-    if (request.path == "/v1/responses") check(prepare_responses(model, request, store));
+    prepare(model, request, store);
   }
   return 0;
 }

@@ -15,8 +15,10 @@ for program in "${programs[@]}"; do
   mkdir -p "build-fuzz/corpus/$name"
   seeds=()
   [[ -d tests/fuzz/corpus/$name ]] && seeds=("tests/fuzz/corpus/$name")
+  words=()
+  [[ -f tests/fuzz/$name.dict ]] && words=("-dict=tests/fuzz/$name.dict")
   echo "== $name"
-  "$program" "build-fuzz/corpus/$name" "${seeds[@]}" -max_total_time=$((total / ${#programs[@]})) -timeout=10 \
+  "$program" "build-fuzz/corpus/$name" "${seeds[@]}" "${words[@]}" -max_total_time=$((total / ${#programs[@]})) -timeout=10 \
     -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="build-fuzz/crashes/$name-" -print_final_stats=1 2>&1 |
     grep -vE '^#[0-9]+\s+(NEW|REDUCE|pulse|RELOAD)' | tail -n 40
 done

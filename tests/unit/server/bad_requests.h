@@ -34,6 +34,10 @@ BadTable bad_structured();     // response_format, grammars, tool_choice, contin
 BadTable bad_completions();    // /v1/completions
 BadTable bad_tokenize();       // /tokenize
 BadTable bad_detokenize();     // /detokenize
+BadTable bad_messages();       // /v1/messages
+BadTable bad_count_tokens();   // /v1/messages/count_tokens
+BadTable bad_responses();      // /v1/responses
+BadTable bad_embeddings();     // /v1/embeddings
 BadTable bad_http();           // request lines, headers, framing
 
 }  // namespace godwit::server::testing

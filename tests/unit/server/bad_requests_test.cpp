@@ -23,8 +23,9 @@ Script hello(const engine::Request&) {
 }
 
 std::vector<BadTable> tables() {
-  return {bad_chat_bodies(), bad_chat_messages(), bad_chat_fields(), bad_structured(),
-          bad_completions(), bad_tokenize(),      bad_detokenize(),  bad_http()};
+  return {bad_chat_bodies(),  bad_chat_messages(), bad_chat_fields(), bad_structured(),
+          bad_completions(),  bad_tokenize(),      bad_detokenize(),  bad_messages(),
+          bad_count_tokens(), bad_responses(),     bad_embeddings(),  bad_http()};
 }
 
 // "messages[1].content[0]" ▶ "messages[].content[]".

@@ -1,4 +1,4 @@
-// /tokenize and /detokenize.
+// /tokenize, /detokenize, and the route that this model cannot serve.
 #include "bad_requests.h"
 
 namespace godwit::server::testing {
@@ -39,6 +39,12 @@ BadTable bad_detokenize() {
               {"tokens[]", "null", R"({"tokens":[null]})", "got null"},
               {"tokens[]", "a list", R"({"tokens":[[1]]})", "an array of 1 items"},
           }};
+}
+
+BadTable bad_embeddings() {
+  return {"embeddings",
+          "/v1/embeddings",
+          {{"(route)", "of another kind of model", R"({"input":"Hi"})", "has no embeddings", 501}}};
 }
 
 }  // namespace godwit::server::testing
