@@ -230,7 +230,16 @@ void moe(benchmark::State& state, DType dtype) {
              w.view(rows, kExperts),
              w.ints(rows, kChosen),
              w.view(rows, kChosen)};
-  a.experts = {x, a.route.ids, a.route.weights, table.data(), 0, kExperts, 10, w.view(rows, kHidden)};
+  a.experts = {x,
+               a.route.ids,
+               a.route.weights,
+               table.data(),
+               table[0].gate.data.dtype,
+               table[0].gate.out(),
+               0,
+               kExperts,
+               10,
+               w.view(rows, kHidden)};
   a.shared = {x,
               w.weight(dtype, kInner, kHidden),
               w.weight(dtype, kInner, kHidden),

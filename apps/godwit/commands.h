@@ -21,6 +21,7 @@ void add_replay_step_command(CLI::App& app, std::function<int()>& run);
 void add_inspect_command(CLI::App& app, std::function<int()>& run);
 void add_debug_command(CLI::App& app, std::function<int()>& run);
 void add_selftest_command(CLI::App& app, std::function<int()>& run);
+void add_bench_command(CLI::App& app, std::function<int()>& run);
 void add_completion_command(CLI::App& app, std::function<int()>& run);
 
 // Where each flag of the running command got its value (config/option_layers.h). Set before `run` is called.

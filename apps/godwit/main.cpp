@@ -89,9 +89,9 @@ int main_with(int argc, char** argv) {
 
   std::function<int()> run;
   std::string config_file;
-  for (auto* add :
-       {add_serve_command, add_key_command, add_chat_command, add_inspect_command, add_plan_command,
-        add_debug_command, add_selftest_command, add_replay_step_command, add_completion_command}) {
+  for (auto* add : {add_serve_command, add_key_command, add_chat_command, add_inspect_command,
+                    add_plan_command, add_debug_command, add_selftest_command, add_bench_command,
+                    add_replay_step_command, add_completion_command}) {
     add(app, run);
   }
   for (CLI::App* command : app.get_subcommands({})) offer_config_file(*command, config_file);

@@ -33,17 +33,24 @@ void bind_model(CLI::App& command, ServeConfig& config) {
 }
 
 void bind_engine(CLI::App& command, ServeConfig& config) {
-  command.add_option("--device", config.device, "auto or cpu")
+  command.add_option("--device", config.device, "cpu, cuda, or auto: cuda where there is a device")
       ->capture_default_str()
       ->type_name("D")
-      ->check(CLI::IsMember({"auto", "cpu"}).description(""));
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""));
   command.add_option("--threads", config.threads, "Compute threads; default: all cores of this process")
       ->type_name("N")
       ->check(CLI::Range(1.0, 1024.0).description(""));
-  command.add_option("--kv", config.kv, "Cache precision; f32 is what the CPU backend has")
+  command
+      .add_option("--kv", config.kv,
+                  "Cache precision: f32 on the CPU, bf16 or f32 on a GPU; auto is the first of them")
       ->capture_default_str()
       ->type_name("T")
-      ->check(CLI::IsMember({"f32"}).description(""));
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""));
+  command
+      .add_option("--gpu-memory", config.gpu_memory,
+                  "What a GPU may give, as in 130GiB: cached tokens take what the rest leaves")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false).description(""));
   command.add_option("--context", config.context, "Tokens of prompt and answer; default: what the model has")
       ->type_name("N")
       ->check(counts(64).description(""));

@@ -20,9 +20,10 @@ struct ServeConfig {
   std::filesystem::path chat_template;    // empty: the model's chat_template.jinja
   std::string default_reasoning_effort;   // empty: the template's own default
   // Engine. 0 = chosen by the engine, which reports what it chose.
-  std::string device = "auto";    // auto | cpu
+  std::string device = "auto";    // auto | cpu | cuda
   int threads = 0;                // compute threads; 0: all cores this process may use
-  std::string kv = "f32";         // dtype of cached latents and index keys
+  std::string kv = "auto";        // dtype of cached latents and index keys: auto | f32 | bf16
+  uint64_t gpu_memory = 0;        // bytes a GPU may give; 0: cache sizes alone decide
   int64_t context = 0;            // tokens a sequence may have, prompt and answer
   int64_t max_sequences = 0;      // that run at once
   int64_t max_waiting = 256;      // requests that may wait; one more gets 429

@@ -7,6 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -22,7 +24,11 @@ namespace godwit::engine {
 
 struct EngineOptions : LedgerSizes {
   std::filesystem::path model_dir;
-  int threads = 0;                 // of the CPU backend; 0 = all cores
+  std::string device = "cpu";  // cpu | cuda | auto: cuda where there is a device
+  std::optional<DType> kv;     // of latents and index keys; none: f32 on the CPU, bf16 on a GPU
+  int64_t device_memory =
+      0;            // bytes a GPU may give; pages take what the rest leaves. 0 = cache_tokens decides
+  int threads = 0;  // of the CPU backend; 0 = all cores
   int64_t itl_target_ms = 30;      // a step that streams wait for should not take longer
   int64_t step_deadline_s = 0;     // a step that takes longer is fatal; 0 = none
   std::filesystem::path dump_dir;  // where a step that died is written to; empty: nowhere

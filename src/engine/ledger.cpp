@@ -201,6 +201,13 @@ int64_t Ledger::total() const {
   return sum;
 }
 
+int64_t Ledger::host_total() const {
+  int64_t sum = 0;
+  for (const LedgerLine& line : lines)
+    if (!line.on_device) sum += line.bytes;
+  return sum;
+}
+
 int64_t Ledger::bytes_of(std::string_view name) const {
   int64_t sum = 0;
   for (const LedgerLine& line : lines)

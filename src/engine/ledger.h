@@ -57,6 +57,7 @@ struct Ledger {
   int64_t shortfall = 0;    // bytes missing in `memory` for one sequence of full context; 0 = it fits
 
   int64_t total() const;                          // of the lines on the device
+  int64_t host_total() const;                     // of the others; 0 when host and device are one
   int64_t bytes_of(std::string_view name) const;  // 0 when there is no such line
   // Sequences of so many tokens whose pages fit at once; max_sequences bounds what runs.
   int64_t sequences_at(int64_t tokens) const;

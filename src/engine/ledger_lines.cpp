@@ -60,7 +60,7 @@ int64_t step_buffer_bytes(const schedule::ScheduleLimits& s, const kernels::Step
       kMaxLogitBias * (bytes_of_type<int32_t>() + bytes_of_type<float>()) +
       cache::pages_for(s.context) * bytes_of_type<int32_t>() + bytes_of_type<kernels::Sequence>();
   const int64_t per_sampled =
-      bytes_of_type<sample::SamplingRow>() + bytes_of_type<sample::Sampled>() + bytes_of_type<int32_t>();
+      bytes_of_type<sample::SamplingRow>() + 2 * bytes_of_type<sample::Sampled>() + bytes_of_type<int32_t>();
   return StepLog::bytes(s.max_sequences) + s.max_sequences * per_sequence +
          limits.logits_rows() * per_sampled + limits.rows * 2 * bytes_of_type<int32_t>() +
          mask_bytes(limits, vocabulary);

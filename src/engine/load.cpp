@@ -1,13 +1,31 @@
 // From a model directory to a running engine: every byte is placed here, none after (design §8).
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/resident.h"
+#include "kernels/make_ops.h"
 #include "weights/inventory.h"
 
 namespace godwit::engine {
+namespace {
+
+std::string_view kv_name(DType kv) {
+  return kv == DType::f32 ? "f32" : kv == DType::bf16 ? "bf16" : "fp8";
+}
+
+Result<void> fits(int64_t needed, int64_t available, std::string_view where) {
+  if (available <= 0 || needed <= available) return {};
+  return make_error(ErrorCode::data_refused, "",
+                    "this needs {} and {} are available {}; `godwit plan` shows what takes how much, and a "
+                    "smaller --context or --max-sequences takes less",
+                    readable_bytes(needed), readable_bytes(available), where);
+}
+
+}  // namespace
+
 Engine::Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options)
     : config_(std::move(config)),
       checkpoint_(std::move(checkpoint)),
@@ -38,6 +56,8 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options,
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::data_refused, "", "memory ran out while the model was placed; {} are left",
                       readable_bytes(available_memory()));
+  } catch (const std::runtime_error& failure) {  // a device that stopped working
+    return make_error(ErrorCode::device, "--device", "{}", failure.what());
   }
   report(1, "ready");
   engine->health_ = Health::ready;
@@ -52,18 +72,31 @@ Result<std::unique_ptr<Engine>> Engine::start(const EngineOptions& options,
 Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>& has_token) {
   const TextConfig& text = config_.text;
   GODWIT_ASSIGN(const ShardPlan shards, ShardPlan::make(text, 1, 1));
-  ops_ = kernels::make_cpu_ops(options.threads);
-
+  const bool finds_device = options.device == "auto" && kernels::cuda_devices() > 0;
+  const std::string_view backend = finds_device               ? "cuda"
+                                   : options.device == "auto" ? "cpu"
+                                                              : std::string_view(options.device);
+  GODWIT_ASSIGN(ops_, kernels::make_ops(backend, options.threads));
+  const bool on_device = !ops_->memory().host_addressable();
   const LedgerModel priced{config_, found_inventory(checkpoint_, make_inventory(config_)), Form::fp8};
   LedgerRequest request{options};
   request.reserve = kRuntimeReserve;
+  request.kv = options.kv.value_or(on_device ? DType::bf16 : DType::f32);
+  if (!on_device && request.kv != DType::f32)
+    return make_error(ErrorCode::usage, "--kv", "--kv {} is not what the CPU backend holds; f32 only",
+                      kv_name(request.kv));
+  request.host_apart = on_device;
+  request.memory = on_device ? options.device_memory : 0;
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops_.get()));
-  const int64_t available = available_memory();
-  if (available > 0 && ledger.total() > available)
-    return make_error(ErrorCode::data_refused, "",
-                      "this needs {} and {} are available; `godwit plan` shows what takes how much, and a "
-                      "smaller --context or --max-sequences takes less",
-                      readable_bytes(ledger.total()), readable_bytes(available));
+  if (ledger.shortfall > 0)
+    return make_error(ErrorCode::data_refused, "--gpu-memory",
+                      "--gpu-memory {} is {} short of one sequence of {} tokens; `godwit plan` shows what "
+                      "takes how much",
+                      readable_bytes(request.memory), readable_bytes(ledger.shortfall),
+                      ledger.schedule.context);
+  GODWIT_TRY(fits(ledger.total(), on_device ? ops_->memory().available() : available_memory(),
+                  on_device ? "on the device" : "in memory"));
+  if (on_device) GODWIT_TRY(fits(ledger.host_total(), available_memory(), "in host memory"));
   for (const Adjustment& a : ledger.adjustments)
     log_warn("--{} {} was asked for, {} is in force: {}", a.setting, a.requested, a.effective, a.reason);
 
@@ -73,11 +106,17 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m));
   std::vector<TensorSpec> bound = priced.inventory;
   std::erase_if(bound, [](const TensorSpec& t) { return t.nextn || t.component == Component::vision; });
-  GODWIT_TRY(settle_weights(checkpoint_, bound));
+  GODWIT_TRY(settle_weights(checkpoint_, bound, on_device ? ReadIn::nothing : ReadIn::what_stays));
   GODWIT_TRY(check_scales(checkpoint_, bound));  // now that they are read: one byte in 4,096
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
   model_->set_vocabulary(has_token, stop_ids);
+  if (on_device) {
+    const int64_t before = ops_->memory().available();
+    model_->record_steps();
+    log_info("recorded {} decode steps, {} of device memory", model_->recorded_steps(),
+             readable_bytes(before - ops_->memory().available()));
+  }
   cache_ = std::make_unique<cache::Cache>(cache::CacheSizes{static_cast<int32_t>(m.pages),
                                                             static_cast<int32_t>(m.slots),
                                                             static_cast<int32_t>(m.snapshots), m.host});
@@ -88,7 +127,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   drawn_.resize(static_cast<size_t>(m.limits.logits_rows()));
 
   info_.backend = ops_->name();
-  info_.kv_dtype = "f32";
+  info_.kv_dtype = kv_name(request.kv);
   info_.context = limits.context;
   info_.max_sequences = limits.max_sequences;
   info_.max_waiting = options.max_waiting;

@@ -76,10 +76,13 @@ int64_t available_memory() {
   return least == kUnknown ? 0 : least;
 }
 
-Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory) {
+Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
+                            ReadIn read) {
   for (const TensorSpec& spec : inventory)
-    if (const TensorRef* tensor = checkpoint.find(spec.name); tensor && !is_in_place(spec))
+    if (const TensorRef* tensor = checkpoint.find(spec.name);
+        tensor && (read == ReadIn::nothing || !is_in_place(spec)))
       advise(*tensor, Edges::own, MADV_DONTNEED);
+  if (read == ReadIn::nothing) return {};
   for (const TensorSpec& spec : inventory) {
     const TensorRef* tensor = checkpoint.find(spec.name);
     if (!tensor || !is_in_place(spec)) continue;

@@ -13,9 +13,13 @@ namespace godwit::engine {
 // that is less. 0 when neither can be read.
 int64_t available_memory();
 
+// Which weights the ops read where the checkpoint is mapped: those that need no copy, or none (a GPU).
+enum class ReadIn { what_stays, nothing };
+
 // Reads the tensors that the ops use in place into memory and lets go of the mapped pages of those that were
 // copied, so that what the ledger says is what is resident. `inventory`: the tensors that were bound.
 // data_refused when a file cannot be read.
-Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory);
+Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
+                            ReadIn read);
 
 }  // namespace godwit::engine

@@ -16,7 +16,7 @@ namespace godwit::engine {
 
 // Fixed at start; what /server_info and the start-up lines show. Effective values, not requested ones.
 struct Info {
-  std::string backend;                  // cpu | sm90
+  std::string backend;                  // cpu | cuda
   std::string backend_detail;           // instruction set, threads
   std::string kv_dtype;                 // f32 | bf16 | fp8
   int64_t context = 0;                  // tokens a sequence may have

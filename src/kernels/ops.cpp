@@ -3,6 +3,10 @@
 
 namespace godwit::kernels {
 
+void Ops::linears(std::span<const Linear> all) {
+  for (const Linear& a : all) linear(a);
+}
+
 void Ops::mhc_boundary(const MhcBoundary& a) {
   mhc_expand(a.expand);
   mhc_collapse(a.collapse);
@@ -10,26 +14,29 @@ void Ops::mhc_boundary(const MhcBoundary& a) {
 }
 
 void Ops::dsa_project(const StepView& step, const DsaProject& a) {
-  linear({a.x, a.q_a, a.q_latent});
+  const bool indexes = !a.wq_b.empty();
+  const Linear from_x[] = {{a.x, a.q_a, a.q_latent},
+                           {a.x, a.kv_a, a.latent},
+                           {a.x, a.weights_proj, a.index_weight},
+                           {a.x, a.wk, a.index_key},
+                           {a.x, a.gate, a.index_gate}};
+  linears(std::span(from_x).first(indexes ? 5 : 2));
   rms_norm({a.q_latent, a.q_a_norm, a.eps, a.q_latent});
-  linear({a.x, a.kv_a, a.latent});
   rms_norm({a.latent, a.kv_a_norm, a.eps, a.latent});
   latent_write(step, {a.latent, a.cache});
-  linear({a.q_latent, a.q_b, a.q});
+  const Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
+  linears(std::span(from_latent).first(indexes ? 2 : 1));
   head_linear({a.q, a.absorb_k, a.heads, a.query});
-  if (a.wq_b.empty()) return;
-  linear({a.q_latent, a.wq_b, a.index_query});
-  linear({a.x, a.weights_proj, a.index_weight});
-  linear({a.x, a.wk, a.index_key});
+  if (!indexes) return;
   layer_norm({a.index_key, a.k_norm_weight, a.k_norm_bias, a.k_norm_eps, a.index_key});
-  linear({a.x, a.gate, a.index_gate});
   index_write(step, {a.index_key, a.index_gate, a.ape, a.pool, a.cache});
 }
 
 void Ops::ffn(const Ffn& a) {
   const int64_t inner = a.inner.cols;
-  linear({a.x, a.gate, a.gate_up.col_range(0, inner)});
-  linear({a.x, a.up, a.gate_up.col_range(inner, inner)});
+  const Linear both[] = {{a.x, a.gate, a.gate_up.col_range(0, inner)},
+                         {a.x, a.up, a.gate_up.col_range(inner, inner)}};
+  linears(both);
   swiglu({a.gate_up, a.limit, a.inner});
   linear({a.inner, a.down, a.out});
 }

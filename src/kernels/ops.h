@@ -6,7 +6,9 @@
 // may refuse a shape when it is prepared (Result), never miscompute it.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -32,11 +34,20 @@ class Memory {
   virtual void copy(void* to, const void* from, int64_t bytes) = 0;
   virtual void zero(void* p, int64_t bytes) = 0;
   virtual bool host_addressable() const = 0;  // weights may stay where the checkpoint is mapped
+  // Bytes allocate() can still give; 0 = the host's, which the operating system tells.
+  virtual int64_t available() const { return 0; }
 };
 
 struct ScratchEntry {
   std::string_view op;
   int64_t bytes = 0;
+};
+
+// What ops put on a device's stream, to be put there again as a whole.
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
 };
 
 class Ops {
@@ -50,10 +61,19 @@ class Ops {
   // Checks that every shape is supported and allocates the scratch. Once, before the first op.
   virtual Result<void> prepare(const Dims& dims, const StepLimits& limits) = 0;
 
+  // Records the ops that `issue` calls instead of running them: arguments and addresses are those of the
+  // recording, what the addresses hold is that of the replay. Null where launches cost nothing.
+  virtual std::unique_ptr<Recording> record(const std::function<void()>& issue) {
+    static_cast<void>(issue);
+    return nullptr;
+  }
+
   virtual void embed(const StepView& step, const Embed& a) = 0;
   virtual void rms_norm(const RmsNorm& a) = 0;
   virtual void layer_norm(const LayerNorm& a) = 0;
   virtual void linear(const Linear& a) = 0;
+  // Products of which none reads what another writes; a backend may put them into one launch.
+  virtual void linears(std::span<const Linear> all);
   virtual void head_linear(const HeadLinear& a) = 0;
   virtual void swiglu(const SwiGlu& a) = 0;
   virtual void add(const Add& a) = 0;

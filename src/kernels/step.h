@@ -33,6 +33,7 @@ struct StepView {
   int32_t decode_rows = 0;                // the first decode_rows rows belong to the decode family
   int32_t sequences = 0;                  // all sequences
   int32_t decode_sequences = 0;           // the first decode_sequences are of the decode family
+  int32_t replays = 0;                    // sequences with accepted pending rows
   const Sequence* sequence = nullptr;     // [sequences]
   const int32_t* row_sequence = nullptr;  // [rows] index into `sequence`
   const int32_t* ids = nullptr;           // [rows] token id, or kFromSlot
@@ -61,6 +62,7 @@ struct Dims {
   int64_t experts = 0;       // E of the whole model
   int64_t experts_topk = 0;  // k
   int64_t expert_inner = 0;  // I of one routed expert on this rank
+  int64_t shared_inner = 0;  // I of the shared expert on this rank
   int64_t widest_inner = 0;  // largest FFN inner width on this rank
 };
 

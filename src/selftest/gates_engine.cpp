@@ -28,6 +28,7 @@ Result<std::unique_ptr<engine::Engine>> start(const std::filesystem::path& model
                                               int64_t cache_tokens = 0, int64_t host_cache = 0) {
   engine::EngineOptions options;
   options.model_dir = model_dir;
+  options.device = rig.backend;
   options.threads = rig.threads;
   options.context = rig.context;
   options.max_sequences = 4;

@@ -22,7 +22,7 @@ struct Check {
   std::string name;
   std::string what;  // one line for people
   std::function<Result<Report>(const Paths&, const RigOptions&)> run;
-  bool engine = false;  // runs a whole engine, which computes on the CPU
+  bool engine = false;  // runs a whole engine, which the reference backend has not
 };
 
 const std::vector<Check>& all_checks();

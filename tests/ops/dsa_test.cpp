@@ -87,6 +87,24 @@ std::vector<Case> cases() {
   list.push_back(
       {{.heads = 3, .latent = 72, .topk = 16, .latent_dtype = DType::bf16, .pooled_dtype = DType::bf16},
        mixed()});
+  // Shapes of the forms for bf16 caches: heads of two blocks, a list of one piece and of several.
+  constexpr DType kHalf = DType::bf16;
+  list.push_back({{.heads = 16,
+                   .latent = 512,
+                   .index_heads = 32,
+                   .index_dim = 128,
+                   .topk = 64,
+                   .latent_dtype = kHalf,
+                   .pooled_dtype = kHalf},
+                  mixed()});
+  list.push_back({{.heads = 18,
+                   .latent = 48,
+                   .index_heads = 5,
+                   .index_dim = 32,
+                   .topk = 2048,
+                   .latent_dtype = kHalf,
+                   .pooled_dtype = kHalf},
+                  mixed()});
   return list;
 }
 
@@ -122,34 +140,51 @@ TEST_P(Backends, DsaMixedStepsMatchTheOracle) {
 }
 
 TEST_P(Backends, IndexSelectAroundPowersOfTwoPools) {
-  const DsaShape shape{.index_heads = 2, .index_dim = 16, .topk = 32, .pages = 80};
-  Side reference(oracle());
-  Side tested(backend(GetParam()));
-  DsaWorld expected(reference, shape);
-  DsaWorld got(tested, shape);
-  const std::vector<int32_t> pages = page_run(0, 80);
-  const SequenceSpec prompt{RowKind::prefill, 0, 1000, 1, 0, pages, 5};
-  for (int64_t first = 0; first < 5000; first += 1000) {
-    SequenceSpec part = prompt;
-    part.first = first;
-    expected.write({part});
-    got.write({part});
-  }
-  for (const int64_t pools : {7, 8, 9, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025}) {
-    for (const int64_t extra : {0, 1, 3}) {  // tokens after the last whole pool
-      const SequenceSpec query{RowKind::decode, pools * 4 - 1 + extra, 1, 1, 0, pages, 5};
-      const Selection selection = expected.select({query});
-      expect_same_selection(expected, {query}, got.select({query}), selection);
-      expect_close(got.attend({query}, selection), expected.attend({query}, selection), {4e-6, 1e-5},
-                   "attention");
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    const DsaShape shape{.heads = 3,
+                         .latent = dtype == DType::bf16 ? 64 : 72,
+                         .index_heads = 2,
+                         .index_dim = 16,
+                         .topk = 32,
+                         .latent_dtype = dtype,
+                         .pooled_dtype = dtype,
+                         .pages = 80};
+    Side reference(oracle());
+    Side tested(backend(GetParam()));
+    DsaWorld expected(reference, shape);
+    DsaWorld got(tested, shape);
+    const std::vector<int32_t> pages = page_run(0, 80);
+    const SequenceSpec prompt{RowKind::prefill, 0, 1000, 1, 0, pages, 5};
+    for (int64_t first = 0; first < 5000; first += 1000) {
+      SequenceSpec part = prompt;
+      part.first = first;
+      expected.write({part});
+      got.write({part});
+    }
+    for (const int64_t pools : {7, 8, 9, 15, 16, 17, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025}) {
+      for (const int64_t extra : {0, 1, 3}) {  // tokens after the last whole pool
+        const SequenceSpec query{RowKind::decode, pools * 4 - 1 + extra, 1, 1, 0, pages, 5};
+        const Selection selection = expected.select({query});
+        expect_same_selection(expected, {query}, got.select({query}), selection);
+        expect_close(got.attend({query}, selection), expected.attend({query}, selection), {4e-6, 1e-5},
+                     "attention");
+      }
     }
   }
 }
 
 TEST_P(EveryBackend, IndexSelectBreaksTiesToTheLowerPool) {
   Side s(backend(GetParam()));
-  for (const int levels : {1, 3}) {  // 1: nearly all scores are equal
-    const DsaShape shape{.index_heads = 1, .index_dim = 8, .topk = 24, .pages = 20, .levels = levels};
+  for (const auto& [levels, dtype] :
+       {std::pair(1, DType::f32), {3, DType::f32}, {1, DType::bf16}, {3, DType::bf16}}) {
+    // With one level nearly all scores are equal.
+    const DsaShape shape{.index_heads = 1,
+                         .index_dim = dtype == DType::bf16 ? 16 : 8,
+                         .topk = 24,
+                         .pooled_dtype = dtype,
+                         .pages = 20,
+                         .levels = levels};
     DsaWorld world(s, shape);
     const SequenceSpec prompt{RowKind::prefill, 0, 1000, 1, 0, page_run(0, 20), 6};
     world.write({prompt});

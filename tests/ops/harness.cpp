@@ -206,6 +206,7 @@ std::unique_ptr<Ops> prepared(std::unique_ptr<Ops> ops) {
   dims.experts = 64;
   dims.experts_topk = 8;
   dims.expert_inner = 512;
+  dims.shared_inner = 512;
   dims.widest_inner = 4096;
   kernels::StepLimits limits;
   limits.rows = 1024;

@@ -14,6 +14,9 @@ struct TokenHistory {
   int64_t stride = 0;  // V
 };
 
+// In SamplingRow::slot: a row that pads a step, from which nothing is drawn.
+constexpr int32_t kNoSlot = -1;
+
 // Clears a slot's history, marks tokens[0, prompt) as prompt and counts tokens[prompt, length) as output.
 struct HistoryStart {
   TokenHistory history;

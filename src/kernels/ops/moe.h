@@ -18,7 +18,8 @@ struct Route {
   View weights;                 // [T, k] f32, in the order of ids
 };
 
-// One routed expert on this rank. Pointers of all experts lie in a table in the backend's memory.
+// One routed expert on this rank. The table of all experts lies in the backend's memory. All are of one type,
+// of one width I, 16-byte aligned, and their rows are packed.
 struct ExpertWeights {
   Weight gate, up;  // [I, D]
   Weight down;      // [D, I]
@@ -31,6 +32,8 @@ struct Experts {
   View ids;                                // [T, k] i32
   View weights;                            // [T, k] f32
   const ExpertWeights* experts = nullptr;  // [experts of this rank]
+  DType dtype = DType::f32;                // of their weights …
+  int64_t inner = 0;                       // … and their I; a backend that cannot read the table goes by these
   int32_t first_expert = 0;                // global id of experts[0]
   int32_t expert_count = 0;                // experts of this rank
   float limit = 0;                         // swiglu_limit
@@ -47,11 +50,12 @@ struct Ffn {
   View out;      // [T, D]
 };
 
-// route + experts + shared expert; one entry, so that a backend can fuse. out = routed + shared.
+// route + experts + shared expert; one entry, so that a backend can fuse. out = routed + shared; what lies in
+// experts.out and shared.out afterwards is the backend's own.
 struct Moe {
   Route route;
   Experts experts;
-  Ffn shared;  // writes shared.out, then out = experts.out + shared.out
+  Ffn shared;
   View out;    // [T, D]
 };
 

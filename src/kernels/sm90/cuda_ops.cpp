@@ -18,13 +18,21 @@ int64_t widest_input(const Dims& d) {
 }
 
 struct ScratchBytes {
-  int64_t codes, inner, inner_codes;
+  int64_t codes, inner, inner_codes, groups, choices, partial, attend, select;
 };
 ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
-  const int64_t assignments = limits.rows * d.experts_topk;
-  return {quantized_bytes(limits.rows, widest_input(d)),
-          assignments * ((d.expert_inner + 3) / 4 * 4) * int64_t{sizeof(float)},
-          quantized_bytes(assignments, d.expert_inner)};
+  const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
+  const int64_t inner = std::max(d.expert_inner, d.shared_inner);
+  const int64_t rows = std::min(limits.rows, kRowsAtOnce);
+  return {
+      quantized_bytes(limits.rows, widest_input(d)),
+      choices * ((inner + 3) / 4 * 4) * int64_t{sizeof(float)},
+      quantized_bytes(choices, inner),
+      group_bytes(limits.rows, d.experts_topk),
+      choices * d.hidden * int64_t{sizeof(float)},
+      boundary_bytes(limits.rows, d.hidden),
+      d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
+      d.index_pool > 0 ? select_bytes(rows, d.index_topk / d.index_pool, limits.context / d.index_pool) : 0};
 }
 
 Result<void> refuse_above(const char* field, int64_t value, int64_t limit) {
@@ -40,7 +48,7 @@ CudaOps::~CudaOps() {
 }
 
 void CudaOps::release_scratch() {
-  for (Area* area : {&codes_, &inner_, &inner_codes_}) {
+  for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_}) {
     if (area->base) memory_.release(area->base);
     *area = {};
   }
@@ -48,7 +56,11 @@ void CudaOps::release_scratch() {
 
 std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const StepLimits& limits) const {
   const ScratchBytes s = scratch_bytes(dims, limits);
-  return {{"linear", s.codes}, {"experts", s.inner + s.inner_codes}};
+  return {{"linear", s.codes},
+          {"experts", s.inner + s.inner_codes + s.groups + s.choices},
+          {"mhc_boundary", s.partial},
+          {"mla_attend", s.attend},
+          {"index_select", s.select}};
 }
 
 Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
@@ -60,6 +72,7 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   const int64_t pools = dims.index_pool > 0 ? dims.index_topk / dims.index_pool : 0;
   GODWIT_TRY(refuse_above("hc_mult", dims.streams, kMaxStreams));
   GODWIT_TRY(refuse_above("linear_head_dim", dims.kda_key, kMaxKdaHead));
+  GODWIT_TRY(refuse_above("linear_conv_kernel_dim", dims.conv_taps, kMaxConvTaps));
   GODWIT_TRY(refuse_above("index_topk", dims.index_topk, kMaxSelectedTokens));
   GODWIT_TRY(refuse_above("index_topk / index_kpool", pools, kMaxSelectedPools));
   GODWIT_TRY(refuse_above("index_n_heads * index_head_dim", (dims.index_heads + 7) / 8 * 8 * dims.index_dim,
@@ -75,6 +88,13 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   codes_ = area(s.codes);
   inner_ = area(s.inner);
   inner_codes_ = area(s.inner_codes);
+  groups_ = area(s.groups);
+  choices_ = area(s.choices);
+  partial_ = area(s.partial);
+  attend_ = area(s.attend);
+  select_ = area(s.select);
+  context_ = limits.context;
+  rows_at_once_ = std::min(limits.rows, kRowsAtOnce);
   return {};
 }
 
@@ -83,21 +103,6 @@ Quantized CudaOps::codes_in(const Area& area, int64_t rows, int64_t columns) con
   const int64_t padded = padded_columns(columns);
   void* scales = area.base + rows * padded;
   return {reinterpret_cast<uint8_t*>(area.base), static_cast<float*>(scales), padded};
-}
-
-void CudaOps::linear(const kernels::Linear& a) {
-  GODWIT_ASSERT(a.x.dtype == DType::f32 && a.out.dtype == DType::f32);
-  Quantized codes;
-  if (a.w.data.dtype == DType::f8_e4m3) {
-    codes = codes_in(codes_, a.x.rows, a.x.cols);
-    quantize(device_.stream(), a.x, codes, nullptr);
-  }
-  sm90::linear(device_.stream(), a.x, codes, a.w, 1, a.out);
-}
-
-void CudaOps::head_linear(const kernels::HeadLinear& a) {
-  GODWIT_ASSERT(a.w.dtype != DType::f8_e4m3);
-  sm90::linear(device_.stream(), a.x, {}, Weight{a.w}, a.heads, a.out);
 }
 
 void CudaOps::kda_chunk(const StepView& step, const kernels::KdaChunk& a) {
@@ -112,21 +117,6 @@ void CudaOps::kda_step(const StepView& step, const kernels::KdaStep& a) {
 void CudaOps::route(const kernels::Route& a) {
   linear({a.x, a.w, a.logits});
   sm90::route(device_.stream(), a);
-}
-
-void CudaOps::experts(const kernels::Experts& a) {
-  // The table of experts lies on the device, their inner width is known from prepare(); narrower ones are
-  // padded with zeros.
-  const int64_t inner = dims_.expert_inner;
-  const int64_t assignments = a.x.rows * a.ids.cols;
-  ExpertScratch s;
-  s.inner = reinterpret_cast<float*>(inner_.base);
-  s.inner_width = inner;
-  s.inner_stride = (inner + 3) / 4 * 4;
-  GODWIT_ASSERT(assignments * s.inner_stride * int64_t{sizeof(float)} <= inner_.bytes);
-  s.x = codes_in(codes_, a.x.rows, a.x.cols);
-  s.inner_codes = codes_in(inner_codes_, assignments, inner);
-  sm90::experts(device_.stream(), a, s);
 }
 
 // The rest is one launch function each.
@@ -152,7 +142,8 @@ void CudaOps::mhc_broadcast(const kernels::MhcBroadcast& a) {
   sm90::mhc_broadcast(device_.stream(), a);
 }
 void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
-  sm90::mhc_collapse(device_.stream(), a);
+  if (!fits_boundary(a)) return sm90::mhc_collapse(device_.stream(), a);
+  sm90::mhc_boundary(device_.stream(), nullptr, a, nullptr, {}, partial(a));
 }
 void CudaOps::mhc_expand(const kernels::MhcExpand& a) {
   sm90::mhc_expand(device_.stream(), a);
@@ -176,10 +167,16 @@ void CudaOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
   sm90::index_write(device_.stream(), step, a);
 }
 void CudaOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
-  sm90::index_select(device_.stream(), step, a);
+  const int64_t pools = context_ / a.pool;
+  if (!fits_split_select(a)) return sm90::index_select(device_.stream(), step, a);
+  GODWIT_ASSERT(select_bytes(rows_at_once_, a.topk / a.pool, pools) <= select_.bytes);
+  split_select(device_.stream(), step, a, select_.base, rows_at_once_, pools);
 }
 void CudaOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
-  sm90::mla_attend(device_.stream(), step, a);
+  if (!fits_split_attend(a)) return sm90::mla_attend(device_.stream(), step, a);
+  GODWIT_ASSERT(attend_bytes(rows_at_once_, a.heads, a.query.cols / a.heads, (a.pools.cols) * a.pool,
+                             a.pool) <= attend_.bytes);
+  split_attend(device_.stream(), step, a, attend_.base, rows_at_once_);
 }
 void CudaOps::history_start(const kernels::HistoryStart& a) {
   sm90::history_start(device_.stream(), a);

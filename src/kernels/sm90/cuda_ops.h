@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "kernels/ops.h"
 #include "kernels/sm90/launches.h"
@@ -22,11 +23,13 @@ class CudaOps final : public kernels::Ops {
   kernels::Memory& memory() override { return memory_; }
   std::vector<kernels::ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const override;
   Result<void> prepare(const Dims& dims, const StepLimits& limits) override;
+  std::unique_ptr<kernels::Recording> record(const std::function<void()>& issue) override;
 
   void embed(const StepView& step, const kernels::Embed& a) override;
   void rms_norm(const kernels::RmsNorm& a) override;
   void layer_norm(const kernels::LayerNorm& a) override;
   void linear(const kernels::Linear& a) override;
+  void linears(std::span<const kernels::Linear> all) override;
   void head_linear(const kernels::HeadLinear& a) override;
   void swiglu(const kernels::SwiGlu& a) override;
   void add(const kernels::Add& a) override;
@@ -36,6 +39,7 @@ class CudaOps final : public kernels::Ops {
   void mhc_collapse(const kernels::MhcCollapse& a) override;
   void mhc_expand(const kernels::MhcExpand& a) override;
   void mhc_mean(const kernels::MhcMean& a) override;
+  void mhc_boundary(const kernels::MhcBoundary& a) override;
 
   void kda_replay(const StepView& step, const kernels::KdaReplay& a) override;
   void kda_conv(const StepView& step, const kernels::KdaConv& a) override;
@@ -51,24 +55,31 @@ class CudaOps final : public kernels::Ops {
   void route(const kernels::Route& a) override;
   void experts(const kernels::Experts& a) override;
 
+  void moe(const kernels::Moe& a) override;
+
   void lm_head(const kernels::Linear& a) override { linear(a); }
   void history_start(const kernels::HistoryStart& a) override;
   void sample(const kernels::Sample& a) override;
 
  private:
-  // Scratch: the codes of the activations in front of FP8 weights, and what experts keep between their
-  // products.
+  // Scratch: the codes of the activations in front of FP8 weights; of experts, their groups, what they keep
+  // between their products, and what each choice of a row gives.
   struct Area {
     std::byte* base = nullptr;
     int64_t bytes = 0;
   };
   Quantized codes_in(const Area& area, int64_t rows, int64_t columns) const;
+  GroupedScratch grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const;
+  float* partial(const kernels::MhcCollapse& a) const;
+  // Products of equally many rows, as few launches as they allow.
+  void multiply(std::span<const Product> products);
   void release_scratch();
 
   Device device_;
   DeviceMemory memory_;
   Dims dims_;
-  Area codes_, inner_, inner_codes_;
+  int64_t context_ = 0, rows_at_once_ = 0;
+  Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_;
 };
 
 // How many devices there are; 0 without a driver.

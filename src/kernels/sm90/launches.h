@@ -34,6 +34,20 @@ void quantize(cudaStream_t stream, const View& x, const Quantized& to, const Wei
 void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
             const View& out);
 
+// The decode form of linear and head_linear for rows of weights that are whole blocks of 128 bytes: up to
+// kMostProducts products of equally many rows in one launch. A shape always takes the same form, whatever its
+// number of rows.
+struct Product {
+  View x;
+  Quantized codes;  // of x, when the weights are f8_e4m3
+  Weight w;
+  int64_t heads = 1;
+  View out;
+};
+constexpr int kMostProducts = 8;
+bool fits_skinny(const Product& p);
+void skinny_linear(cudaStream_t stream, const Product* products, int count, int multiprocessors);
+
 void embed(cudaStream_t stream, const StepView& step, const kernels::Embed& a);
 void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a);
 void layer_norm(cudaStream_t stream, const kernels::LayerNorm& a);
@@ -46,9 +60,16 @@ constexpr int64_t kMaxStreams = 8;  // mHC streams a thread keeps in registers
 void mhc_broadcast(cudaStream_t stream, const kernels::MhcBroadcast& a);
 void mhc_collapse(cudaStream_t stream, const kernels::MhcCollapse& a);
 void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
+// Four streams and a width of whole 32s: expand of one site (or null), then mapping and collapse of the next,
+// then its norm (or null). `partial` holds boundary_bytes().
+bool fits_boundary(const kernels::MhcCollapse& a);
+int64_t boundary_bytes(int64_t rows, int64_t width);
+void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
+                  const float* norm, const View& normed, float* partial);
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory
+constexpr int64_t kMaxConvTaps = 8;  // a thread keeps the window of its channel
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
 void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a);
 // The recurrence over sequences [first, first + count) of the step.
@@ -63,6 +84,17 @@ constexpr int64_t kMaxSelectedTokens = 8192;  // topk: a row's attention scores,
 void index_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a);
 void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
 
+// Forms for bf16 caches; scratch as priced below, for `rows_at_once` rows, more rows take turns.
+constexpr int64_t kRowsAtOnce = 64;
+bool fits_split_attend(const kernels::MlaAttend& a);
+int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, int64_t pool);
+void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a, void* scratch,
+                  int64_t rows_at_once);
+bool fits_split_select(const kernels::IndexSelect& a);
+int64_t select_bytes(int64_t rows, int64_t keep, int64_t most_pools);
+void split_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,
+                  int64_t rows_at_once, int64_t most_pools);
+
 constexpr int64_t kMaxExperts = 4096;
 // The choice, from logits that are already in a.logits.
 void route(cudaStream_t stream, const kernels::Route& a);
@@ -73,6 +105,21 @@ struct ExpertScratch {
   Quantized x, inner_codes;
 };
 void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch& scratch);
+
+// The decode form, for experts whose rows are whole blocks of 128 bytes: `shared` is computed along when
+// given, and out = routed + shared.
+struct GroupedScratch {
+  void* groups = nullptr;  // group_bytes(), 16-byte aligned
+  Quantized x, inner_codes;
+  float* inner = nullptr;    // [T (k + 1), inner_stride]
+  int64_t inner_stride = 0;  // floats, a multiple of 4
+  int64_t inner_width = 0;   // I of the routed experts
+  float* y = nullptr;        // [T (k + 1), D]
+};
+int64_t group_bytes(int64_t rows, int64_t chosen);
+bool fits_grouped(const kernels::Experts& a, int64_t inner);
+void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
+                     const View& out, const GroupedScratch& scratch, int multiprocessors);
 
 void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
 void sample(cudaStream_t stream, const kernels::Sample& a);

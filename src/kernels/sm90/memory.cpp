@@ -2,20 +2,27 @@
 
 #include <fmt/core.h>
 
-#include <cstdio>
-#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "base/log.h"
 
 namespace godwit::sm90 {
 
+namespace {
+
+constexpr int64_t kPinnedBytes = 1 << 20;
+
+}  // namespace
+
 void fatal(const char* op, cudaError_t error) {
-  fmt::print(stderr, "godwit: CUDA failed in {}: {} ({}); the engine cannot go on\n", op,
-             cudaGetErrorString(error), cudaGetErrorName(error));
-  std::fflush(stderr);
-  std::abort();
+  throw DeviceFailure(
+      fmt::format("CUDA failed in {}: {} ({})", op, cudaGetErrorString(error), cudaGetErrorName(error)));
 }
 
 Device::Device(int device) : device_(device) {
   check(cudaSetDevice(device), "cudaSetDevice");
+  check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device), "device");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 
@@ -32,16 +39,35 @@ cudaStream_t Device::stream() const {
   return stream_;
 }
 
+DeviceMemory::DeviceMemory(const Device& device) : device_(device) {
+  check(cudaMallocHost(&pinned_, kPinnedBytes), "cudaMallocHost");
+}
+
+DeviceMemory::~DeviceMemory() {
+  cudaFreeHost(pinned_);
+}
+
 void* DeviceMemory::allocate(int64_t bytes) {
   static_cast<void>(device_.stream());
   void* p = nullptr;
-  check(cudaMalloc(&p, static_cast<size_t>(bytes > 0 ? bytes : 1)), "cudaMalloc");
+  const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes > 0 ? bytes : 1));
+  if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
+  check(error, "cudaMalloc");
   return p;
 }
 
+// Called by destructors, so a device that has failed is told and no more.
 void DeviceMemory::release(void* p) {
-  check(cudaStreamSynchronize(device_.stream()), "release");
-  check(cudaFree(p), "cudaFree");
+  cudaError_t error = cudaStreamSynchronize(device_.stream());
+  if (error == cudaSuccess) error = cudaFree(p);
+  if (error != cudaSuccess) log_error("device memory was not released: {}", cudaGetErrorString(error));
+}
+
+int64_t DeviceMemory::available() const {
+  static_cast<void>(device_.stream());
+  size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return static_cast<int64_t>(free_bytes);
 }
 
 void DeviceMemory::upload(void* to, const void* from_host, int64_t bytes) {
@@ -52,9 +78,11 @@ void DeviceMemory::upload(void* to, const void* from_host, int64_t bytes) {
 
 void DeviceMemory::download(void* to_host, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  check(cudaMemcpyAsync(to_host, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, device_.stream()),
+  void* to = bytes <= kPinnedBytes ? pinned_ : to_host;
+  check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, device_.stream()),
         "download");
   check(cudaStreamSynchronize(device_.stream()), "download");
+  if (to != to_host) std::memcpy(to_host, to, static_cast<size_t>(bytes));
 }
 
 void DeviceMemory::copy(void* to, const void* from, int64_t bytes) {

@@ -16,27 +16,33 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   cudaStream_t stream() const;
+  int multiprocessors() const { return multiprocessors_; }
 
  private:
   int device_;
+  int multiprocessors_ = 0;
   cudaStream_t stream_ = nullptr;
 };
 
 class DeviceMemory final : public kernels::Memory {
  public:
-  explicit DeviceMemory(const Device& device) : device_(device) {}
+  explicit DeviceMemory(const Device& device);
+  ~DeviceMemory() override;
 
   void* allocate(int64_t bytes) override;
   void release(void* p) override;
   // The source may be reused when it returns: it is pageable memory, which the driver copies aside first.
   void upload(void* to, const void* from_host, int64_t bytes) override;
-  void download(void* to_host, const void* from, int64_t bytes) override;  // waits for the stream
+  // Waits for the stream. What fits goes through pinned memory, as the draws of a step do.
+  void download(void* to_host, const void* from, int64_t bytes) override;
   void copy(void* to, const void* from, int64_t bytes) override;
   void zero(void* p, int64_t bytes) override;
   bool host_addressable() const override { return false; }
+  int64_t available() const override;
 
  private:
   const Device& device_;
+  void* pinned_ = nullptr;
 };
 
 }  // namespace godwit::sm90

@@ -23,8 +23,8 @@ kernels::Dims rank_dims(const TextConfig& text, const ShardPlan& plan) {
   d.experts = text.n_routed_experts;
   d.experts_topk = text.num_experts_per_tok;
   d.expert_inner = text.moe_intermediate_size / plan.expert_ranks();
-  d.widest_inner = std::max(
-      {d.expert_inner, text.intermediate_size / plan.tp(), text.shared_intermediate_size() / plan.tp()});
+  d.shared_inner = text.shared_intermediate_size() / plan.tp();
+  d.widest_inner = std::max({d.expert_inner, text.intermediate_size / plan.tp(), d.shared_inner});
   return d;
 }
 

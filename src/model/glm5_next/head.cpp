@@ -5,7 +5,7 @@
 
 namespace godwit::model {
 
-void Model::head(sample::Sampled* out, schedule::MaskSource* masks) {
+void Model::head(schedule::MaskSource* masks) {
   kernels::Sample s;
   if (masks != nullptr && masks->count() > 0) {
     s.masks = masks->await();
@@ -25,11 +25,9 @@ void Model::head(sample::Sampled* out, schedule::MaskSource* masks) {
   const int64_t all = step_arrays_.sampled;
   for (int64_t first = 0; first < all; first += options_.limits.sampled_rows) {
     s.rows = step_arrays_.samples + first;
-    s.out = (sampled_ ? sampled_ : out) + first;
+    s.out = sampled_ + first;
     sample_rows(first, std::min(all - first, options_.limits.sampled_rows), s);
   }
-  // The one wait of a step.
-  if (sampled_) ops_.memory().download(out, sampled_, all * static_cast<int64_t>(sizeof(sample::Sampled)));
 }
 
 // Rows [first, first + rows) of those that get logits.

@@ -10,7 +10,8 @@ void Model::kda(int layer, const KdaWeights& w) {
   const View x = head_rows(ws_.normed, rows_);
   const View raw = head_rows(ws_.kda.raw, rows_);
   const View conv = head_rows(ws_.kda.conv, rows_);
-  const View low = head_rows(ws_.kda.low, rows_);
+  const View low_forget = head_rows(ws_.kda.low_forget, rows_);
+  const View low_gate = head_rows(ws_.kda.low_gate, rows_);
   const View forget = head_rows(ws_.kda.forget, rows_);
   const View gate = head_rows(ws_.kda.gate, rows_);
   const View beta = head_rows(ws_.kda.beta, rows_);
@@ -19,15 +20,16 @@ void Model::kda(int layer, const KdaWeights& w) {
   const int32_t taps = static_cast<int32_t>(dims_.conv_taps);
   const kernels::KdaState state = state_->kda(layer);
 
-  ops_.kda_replay(step_, {dims_.kda_heads, dims_.kda_key, taps, state});
-  ops_.linear({x, w.q, raw.col_range(0, width)});
-  ops_.linear({x, w.k, raw.col_range(width, width)});
-  ops_.linear({x, w.v, raw.col_range(2 * width, width)});
-  ops_.linear({x, w.f_a, low});
-  ops_.linear({low, w.f_b, forget});
-  ops_.linear({x, w.g_a, low});
-  ops_.linear({low, w.g_b, gate});
-  ops_.linear({x, w.b, beta});
+  if (step_.replays > 0) ops_.kda_replay(step_, {dims_.kda_heads, dims_.kda_key, taps, state});
+  const kernels::Linear from_x[] = {{x, w.q, raw.col_range(0, width)},
+                                    {x, w.k, raw.col_range(width, width)},
+                                    {x, w.v, raw.col_range(2 * width, width)},
+                                    {x, w.f_a, low_forget},
+                                    {x, w.g_a, low_gate},
+                                    {x, w.b, beta}};
+  ops_.linears(from_x);
+  const kernels::Linear from_low[] = {{low_forget, w.f_b, forget}, {low_gate, w.g_b, gate}};
+  ops_.linears(from_low);
   ops_.kda_conv(step_, {raw, w.conv, taps, state, conv});
   const kernels::KdaGates gates{forget, beta, w.a_exp, w.dt_bias,
                                 static_cast<float>(text_.linear_lower_bound)};
@@ -129,6 +131,8 @@ void Model::ffn(int layer, const LayerWeights& w) {
                  ids,
                  weights,
                  w.moe.experts,
+                 w.moe.dtype,
+                 w.moe.inner,
                  w.moe.first_expert,
                  w.moe.expert_count,
                  limit,

@@ -29,9 +29,18 @@ Model::Model(const ModelConfig& config, kernels::Ops& ops, comm::Comm& comm, con
 Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const ModelConfig& config,
                                            const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
                                            const ModelOptions& options) {
+  GODWIT_ASSIGN(std::unique_ptr<ModelWeights> weights,
+                bind_weights(checkpoint, config, plan, comm.rank(), ops.memory()));
+  return assemble(std::move(weights), config, plan, ops, comm, options);
+}
+
+Result<std::unique_ptr<Model>> Model::assemble(std::shared_ptr<const ModelWeights> weights,
+                                               const ModelConfig& config, const ShardPlan& plan,
+                                               kernels::Ops& ops, comm::Comm& comm,
+                                               const ModelOptions& options) {
   std::unique_ptr<Model> m(new Model(config, ops, comm, options));
   m->dims_ = rank_dims(config.text, plan);
-  GODWIT_ASSIGN(m->weights_, bind_weights(checkpoint, config, plan, comm.rank(), ops.memory()));
+  m->weights_ = std::move(weights);
   GODWIT_TRY(ops.prepare(m->dims_, options.limits));
   m->state_ = std::make_unique<RankState>(
       ops.memory(), plan_state(config.text, m->dims_, options.limits, options.kv_dtype), m->dims_,
@@ -41,10 +50,9 @@ Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const M
   const int64_t bytes = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, nullptr).bytes;
   m->ws_ = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, m->arena_.take(bytes));
   m->history_tokens_ = m->arena_.in_place() ? nullptr : m->arena_.take_array<int32_t>(options.limits.context);
-  if (!m->arena_.in_place()) {
-    m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.logits_rows());
+  m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.logits_rows());
+  if (!m->arena_.in_place())
     m->masks_ = m->arena_.take_array<uint32_t>(options.limits.sampled_rows * m->mask_bytes() / 4);
-  }
   m->set_vocabulary(std::vector<bool>(static_cast<size_t>(m->dims_.vocab), true), {});
   return m;
 }

@@ -48,6 +48,12 @@ class Observer {
   virtual void before_sample(const View& hidden, const View& logits) = 0;          // [R, D], [R, V]
 };
 
+// Pieces of a forward pass. `bench step` times a part by running it alone.
+struct Parts {
+  bool kda = true, dsa = true, ffn = true, mhc = true,
+       head = true;  // the ends (embedding, draws) with the head
+};
+
 class Model {
  public:
   // Prepares `ops` and allocates every buffer. `checkpoint` and `ops` must outlive the model.
@@ -55,9 +61,27 @@ class Model {
                                              const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
                                              const ModelOptions& options);
 
+  // The same with weights that are already in the memory of `ops`.
+  static Result<std::unique_ptr<Model>> assemble(std::shared_ptr<const ModelWeights> weights,
+                                                 const ModelConfig& config, const ShardPlan& plan,
+                                                 kernels::Ops& ops, comm::Comm& comm,
+                                                 const ModelOptions& options);
+
   // Runs one step and fills out[0 … plan.samples): one draw for each logits row. Allocates nothing. `masks`
   // is needed when a sample has one.
   void forward(const schedule::StepPlan& plan, sample::Sampled* out, schedule::MaskSource* masks = nullptr);
+
+  // On a device: records the steps of plain decoding for a few numbers of sequences, up to the limit.
+  // forward() then replays the next larger one instead of launching its ops; what is too many is padding.
+  // Once, after set_vocabulary().
+  void record_steps();
+  int64_t recorded_steps() const { return static_cast<int64_t>(recordings_.size()); }
+
+  // The three pieces of forward(), for whoever records the middle one: moves, restores and the step's arrays
+  // (padded to so many rows); all ops; draws and snapshots.
+  void begin(const schedule::StepPlan& plan, int64_t padded = 0);
+  void compute(const Parts& parts = {}, schedule::MaskSource* masks = nullptr);
+  void end(const schedule::StepPlan& plan, sample::Sampled* out);
 
   // Slots whose copy from the host tier failed its checksum in the last step: their rows are worthless.
   const std::vector<int32_t>& damaged() const { return damaged_; }
@@ -74,6 +98,8 @@ class Model {
   const kernels::Dims& dims() const { return dims_; }
   const StateLayout& layout() const { return state_->layout(); }
   int64_t mask_bytes() const { return (dims_.vocab + 31) / 32 * 4; }  // of one row
+  const RankState& state() const { return *state_; }
+  View logits() const { return ws_.head.logits; }  // of the newest step, [R, V]
   int64_t weight_bytes() const { return weights_->bytes; }
   int64_t state_bytes() const { return state_->bytes(); }
 
@@ -85,8 +111,14 @@ class Model {
   void dsa(int layer, const DsaWeights& w);
   void ffn(int layer, const LayerWeights& w);
   // head.cpp
-  void head(sample::Sampled* out, schedule::MaskSource* masks);
+  void head(schedule::MaskSource* masks);
   void sample_rows(int64_t first, int64_t rows, kernels::Sample& s);
+  // The recording that can do this step, or null.
+  struct Recorded {
+    int64_t rows = 0;
+    std::unique_ptr<kernels::Recording> steps;
+  };
+  const Recorded* recorded(const schedule::StepPlan& plan) const;
   // A view an observer can read: downloaded into `mirror` where the host cannot address it.
   View on_host(const View& v, Buffer& mirror) const;
 
@@ -95,7 +127,7 @@ class Model {
   comm::Comm& comm_;
   ModelOptions options_;
   kernels::Dims dims_;
-  std::unique_ptr<ModelWeights> weights_;
+  std::shared_ptr<const ModelWeights> weights_;
   std::unique_ptr<RankState> state_;
   std::unique_ptr<HostPool> host_;
   std::vector<int32_t> damaged_;
@@ -110,12 +142,13 @@ class Model {
   const uint32_t* banned_ = nullptr;    // the same, placed
   std::vector<int32_t> stop_words_;
   const int32_t* stop_ids_ = nullptr;
-  // Device backends only, else null: where start_history() sends tokens [context], where draws are made [R],
-  // where a step's masks go [R][(V + 31) / 32].
+  // Device backends only, else null: where start_history() sends tokens [context], where a step's masks go
+  // [R][(V + 31) / 32].
   int32_t* history_tokens_ = nullptr;
-  sample::Sampled* sampled_ = nullptr;
   uint32_t* masks_ = nullptr;
-  Buffer mirrors_[2];  // for observers
+  sample::Sampled* sampled_ = nullptr;  // where draws are made [R]
+  Buffer mirrors_[2];                   // for observers
+  std::vector<Recorded> recordings_;    // rows ascending
 };
 
 }  // namespace godwit::model

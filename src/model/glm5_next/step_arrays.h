@@ -13,8 +13,9 @@ class StepArrays {
  public:
   StepArrays(Arena& arena, const kernels::StepLimits& limits);
 
-  // Valid until the next call, and while the plan is.
-  void set(const schedule::StepPlan& plan);
+  // Valid until the next call, and while the plan is. On a device a plan of decode rows may be padded to
+  // `padded` of them: rows of position 0 in the reserved slot and page, with no draw.
+  void set(const schedule::StepPlan& plan, int64_t padded = 0);
 
   kernels::StepView view;
   int64_t sampled = 0;                    // R, logits rows
@@ -27,10 +28,17 @@ class StepArrays {
   template <class T>
   const T* stage(const std::vector<T>& host);
 
+  void pack(const schedule::StepPlan& plan);
+  void pad();
+
   Arena& arena_;
+  kernels::StepLimits limits_;
   std::vector<kernels::Sequence> sequences_;
   std::vector<int32_t> row_sequence_;
   std::vector<int32_t> sampled_rows_;
+  // Devices only: page tables without what the step does not use, and the plan's rows with their padding.
+  std::vector<int32_t> pages_, ids_;
+  std::vector<sample::SamplingRow> samples_;
   Buffer staging_;               // what the upload sends
   std::byte* device_ = nullptr;  // where it goes, as large
   int64_t staged_ = 0;           // bytes of this step

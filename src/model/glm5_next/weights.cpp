@@ -123,6 +123,10 @@ class Binder {
       const FfnWeights f = ffn(p + "experts." + std::to_string(e) + ".");
       table.push_back({f.gate, f.up, f.down});
     }
+    if (!table.empty()) {
+      w.dtype = table[0].gate.data.dtype;
+      w.inner = table[0].gate.out();
+    }
     out_.expert_tables.push_back(std::move(table));
     w.experts = out_.arena.place_array(out_.expert_tables.back().data(), w.expert_count);
     if (config_.text.n_shared_experts > 0) w.shared = ffn(p + "shared_experts.");

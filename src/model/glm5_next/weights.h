@@ -50,6 +50,8 @@ struct MoeWeights {                                 // spec §11.2, §11.3
   const kernels::ExpertWeights* experts = nullptr;  // [experts of this rank]
   int32_t first_expert = 0;
   int32_t expert_count = 0;
+  DType dtype = DType::f32;  // of the experts' weights
+  int64_t inner = 0;         // I of a routed expert on this rank
   FfnWeights shared;
 };
 

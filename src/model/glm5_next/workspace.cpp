@@ -38,7 +38,8 @@ Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::
   const int64_t shared = c.at;
   w.kda.raw = c.take(t, 3 * width);
   w.kda.conv = c.take(t, 3 * width);
-  w.kda.low = c.take(t, d.kda_key);
+  w.kda.low_forget = c.take(t, d.kda_key);
+  w.kda.low_gate = c.take(t, d.kda_key);
   w.kda.forget = c.take(t, width);
   w.kda.gate = c.take(t, width);
   w.kda.beta = c.take(t, d.kda_heads);

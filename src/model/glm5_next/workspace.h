@@ -17,7 +17,8 @@ struct Workspace {
 
   struct Kda {
     View raw, conv;     // [T, 3 W]
-    View low;           // [T, d] output of f_a, then of g_a
+    View low_forget;    // [T, d] output of f_a
+    View low_gate;      // [T, d] output of g_a
     View forget, gate;  // [T, W]
     View beta;          // [T, H]
     View o;             // [T, W]

@@ -90,12 +90,14 @@ schedule::StepPlan plan_of_two() {
   plan.decode_sequences = 1;
   plan.sequences.resize(2);
   plan.sequences[0].rows = {.first = 70, .row = 0, .rows = 1, .slot = 3, .page_offset = 0};
+  plan.sequences[0].pages = 2;
   plan.sequences[0].sampled_rows = 1;
   plan.sequences[1].rows = {
-      .first = 0, .row = 1, .rows = 4, .slot = 1, .page_offset = 2, .kind = kernels::RowKind::prefill};
+      .first = 0, .row = 1, .rows = 4, .slot = 1, .page_offset = 4, .kind = kernels::RowKind::prefill};
+  plan.sequences[1].pages = 1;
   plan.sequences[1].sampled_rows = 2;
   plan.ids = {kernels::kFromSlot, 5, 6, 7, 8};
-  plan.pages = {9, 4, 2};
+  plan.pages = {9, 4, 77, 77, 2, 77};  // a place of four for each slot
   plan.samples.resize(3);
   plan.samples[2].seed = 77;
   plan.bias_ids = {11, 12};
@@ -123,7 +125,10 @@ TEST(StepArrays, OneUploadCarriesTheWholeStep) {
     EXPECT_EQ(std::vector<int32_t>(arrays.view.row_sequence, arrays.view.row_sequence + 5),
               (std::vector<int32_t>{0, 1, 1, 1, 1}));
     EXPECT_EQ(std::vector<int32_t>(arrays.view.ids, arrays.view.ids + 5), plan.ids);
-    EXPECT_EQ(std::vector<int32_t>(arrays.view.pages, arrays.view.pages + 3), plan.pages);
+    for (const auto& [sequence, page, expected] : {std::tuple(0, 0, 9), {0, 1, 4}, {1, 0, 2}})
+      EXPECT_EQ(arrays.view.pages[arrays.view.sequence[sequence].page_offset + page], expected);
+    // A device gets what the step uses, and the page of padded rows.
+    EXPECT_EQ(arrays.view.sequence[1].page_offset, addressable ? 4 : 2);
     EXPECT_EQ(arrays.sampled, 3);
     EXPECT_EQ(std::vector<int32_t>(arrays.sampled_rows, arrays.sampled_rows + 3),
               (std::vector<int32_t>{0, 3, 4}));
@@ -132,6 +137,44 @@ TEST(StepArrays, OneUploadCarriesTheWholeStep) {
     EXPECT_EQ(arrays.bias_values[1], -0.5f);
     EXPECT_EQ(arrays.view.ids == plan.ids.data(), addressable);
   }
+}
+
+TEST(StepArrays, PaddedRowsLieInTheReservedSlotAndPage) {
+  kernels::StepLimits limits;
+  limits.rows = 8;
+  limits.sequences = 4;
+  limits.context = 128;
+  limits.sampled_rows = 4;
+  schedule::StepPlan plan = plan_of_two();
+  plan.sequences.pop_back();
+  plan.ids = {kernels::kFromSlot};
+  plan.samples.resize(1);
+  FarMemory memory(false);
+  Arena arena(memory);
+  StepArrays arrays(arena, limits);
+  arrays.set(plan, 3);
+  EXPECT_EQ(arrays.view.rows, 3);
+  EXPECT_EQ(arrays.view.decode_rows, 3);
+  EXPECT_EQ(arrays.view.decode_sequences, 3);
+  EXPECT_EQ(arrays.sampled, 3);
+  for (int32_t row = 1; row < 3; ++row) {
+    const kernels::Sequence& s = arrays.view.sequence[arrays.view.row_sequence[row]];
+    EXPECT_EQ(s.row, row);
+    EXPECT_EQ(s.rows, 1);
+    EXPECT_EQ(s.first, 0);
+    EXPECT_EQ(s.slot, 0);
+    EXPECT_EQ(arrays.view.pages[s.page_offset], 0);
+    EXPECT_EQ(arrays.view.ids[row], 0);
+    EXPECT_EQ(arrays.sampled_rows[row], row);
+    EXPECT_EQ(arrays.samples[row].slot, kernels::kNoSlot);
+  }
+  // The addresses depend on the number of rows alone: what was recorded finds other requests there.
+  const auto* samples = arrays.samples;
+  plan.sequences[0].pages = 1;
+  plan.bias_ids.clear();
+  plan.bias_values.clear();
+  arrays.set(plan, 3);
+  EXPECT_EQ(arrays.samples, samples);
 }
 
 }  // namespace

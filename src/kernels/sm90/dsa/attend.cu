@@ -1,5 +1,6 @@
 // mla_attend (glm5_next spec §9.2, §10.4), plain form: one block a row and head; scores of the listed tokens
 // lie in shared memory, then their latents are added up in list order.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -28,6 +29,7 @@ __device__ const L* latent(const Cached& cached, int64_t position, int64_t width
 
 template <class L>
 __global__ void __launch_bounds__(kThreads) attend_kernel(StepView step, Attend a) {
+  begin_dependent();
   extern __shared__ float p[];  // [tokens]
   const int64_t t = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   const Sequence& s = step.sequence[step.row_sequence[t]];
@@ -73,11 +75,10 @@ void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAtt
   const unsigned blocks = blocks_for(step.rows * a.heads, 1);
   const size_t bytes = static_cast<size_t>(a.pools.cols * a.pool + a.pool) * sizeof(float);
   if (a.cache.latent_dtype == DType::f32) {
-    attend_kernel<float><<<blocks, kThreads, bytes, stream>>>(step, args);
+    launch_dependent(stream, "mla_attend", blocks, kThreads, bytes, attend_kernel<float>, step, args);
   } else {
-    attend_kernel<bf16><<<blocks, kThreads, bytes, stream>>>(step, args);
+    launch_dependent(stream, "mla_attend", blocks, kThreads, bytes, attend_kernel<bf16>, step, args);
   }
-  check_launch("mla_attend");
 }
 
 }  // namespace godwit::sm90

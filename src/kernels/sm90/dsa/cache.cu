@@ -1,5 +1,6 @@
 // latent_write and index_write (glm5_next spec §9.1, §10.2). Pools read tokens of this step from the rows and
 // older ones from the ring, before the ring moves on.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -12,6 +13,7 @@ constexpr int kThreads = 256;
 
 __global__ void __launch_bounds__(kThreads)
     latent_kernel(StepView step, Rows<const float> latent, int64_t width, kernels::DsaCache cache) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= step.rows * width) return;
   const int64_t t = i / width, c = i % width;
@@ -37,6 +39,7 @@ __device__ float entry(const IndexRows& a, const Sequence& s, const Cached& cach
 }
 
 __global__ void __launch_bounds__(kThreads) pool_kernel(StepView step, IndexRows a) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= step.rows * a.width) return;
   const int64_t t = i / a.width, c = i % a.width;
@@ -62,6 +65,7 @@ __global__ void __launch_bounds__(kThreads) pool_kernel(StepView step, IndexRows
 
 // Of a long sequence only the last ring_length rows are kept, each in a place of its own.
 __global__ void __launch_bounds__(kThreads) ring_kernel(StepView step, IndexRows a) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= step.rows * a.width) return;
   const int64_t t = i / a.width, c = i % a.width;
@@ -76,9 +80,8 @@ __global__ void __launch_bounds__(kThreads) ring_kernel(StepView step, IndexRows
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a) {
   if (step.rows == 0) return;
-  latent_kernel<<<blocks_for(step.rows * a.latent.cols, kThreads), kThreads, 0, stream>>>(
-      step, rows_of<const float>(a.latent), a.latent.cols, a.cache);
-  check_launch("latent_write");
+  launch_dependent(stream, "latent_write", blocks_for(step.rows * a.latent.cols, kThreads), kThreads, 0,
+                   latent_kernel, step, rows_of<const float>(a.latent), a.latent.cols, a.cache);
 }
 
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a) {
@@ -86,10 +89,8 @@ void index_write(cudaStream_t stream, const StepView& step, const kernels::Index
   const IndexRows rows{
       rows_of<const float>(a.key), rows_of<const float>(a.gate), a.ape, a.pool, a.key.cols, a.cache};
   const unsigned blocks = blocks_for(step.rows * a.key.cols, kThreads);
-  pool_kernel<<<blocks, kThreads, 0, stream>>>(step, rows);
-  check_launch("index_write");
-  ring_kernel<<<blocks, kThreads, 0, stream>>>(step, rows);
-  check_launch("index_write");
+  launch_dependent(stream, "index_write", blocks, kThreads, 0, pool_kernel, step, rows);
+  launch_dependent(stream, "index_write", blocks, kThreads, 0, ring_kernel, step, rows);
 }
 
 }  // namespace godwit::sm90

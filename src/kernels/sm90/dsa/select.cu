@@ -1,6 +1,7 @@
 // index_select (glm5_next spec §10.3, §10.4), plain form: one block a row scores tiles of pools, one thread a
 // pool, and keeps a running top-k in shared memory. Candidates are words of one total order, so the order in
 // which threads append them does not matter: the list is sorted whenever it is full.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -68,6 +69,7 @@ __device__ void cut(uint64_t* words, int capacity, int keep, int* size) {
 }
 
 __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, Select a) {
+  begin_dependent();
   extern __shared__ uint64_t words[];  // [capacity], then queries and weights
   float* q = reinterpret_cast<float*>(words + a.capacity);
   float* weight = q + a.dim * a.padded_heads;
@@ -143,8 +145,7 @@ void index_select(cudaStream_t stream, const StepView& step, const kernels::Inde
   // Above the 48 KiB that need no asking; the same for every shape that prepare() accepts.
   check(cudaFuncSetAttribute(select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 128 << 10),
         "index_select");
-  select_kernel<<<blocks_for(step.rows, 1), kThreads, bytes, stream>>>(step, s);
-  check_launch("index_select");
+  launch_dependent(stream, "index_select", blocks_for(step.rows, 1), kThreads, bytes, select_kernel, step, s);
 }
 
 }  // namespace godwit::sm90

@@ -1,6 +1,7 @@
 // sample (kernels/ops/head.h), plain form: one block a slot. The order of operations and the cuts are those
 // of src/sample; sums over the vocabulary are f64 in an order that depends on its size only.
 #include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 #include "sample/philox.h"
 #include "sample/processors.h"
@@ -188,8 +189,10 @@ struct Row {
 // Rows of one slot are drawn one after the other by the block of the first, each counting in the history of
 // the next.
 __global__ void __launch_bounds__(kThreads) sample_kernel(kernels::Sample a) {
+  begin_dependent();
   const int64_t first = blockIdx.x;
   const int32_t slot = a.rows[first].slot;
+  if (slot == kernels::kNoSlot) return;
   const auto drawn_after = [&](int64_t i) {  // row i goes on where a draw of the same slot stopped
     return i > 0 && i < a.logits.rows && a.rows[i].slot == slot && a.rows[i - 1].slot == slot &&
            a.rows[i - 1].scored < 0;
@@ -228,8 +231,7 @@ __global__ void __launch_bounds__(kThreads) sample_kernel(kernels::Sample a) {
 void sample(cudaStream_t stream, const kernels::Sample& a) {
   if (a.logits.rows == 0) return;
   if (a.stop_count > kThreads) fatal("sample: more stop ids than threads", cudaErrorInvalidValue);
-  sample_kernel<<<blocks_for(a.logits.rows, 1), kThreads, 0, stream>>>(a);
-  check_launch("sample");
+  launch_dependent(stream, "sample", blocks_for(a.logits.rows, 1), kThreads, 0, sample_kernel, a);
 }
 
 }  // namespace godwit::sm90

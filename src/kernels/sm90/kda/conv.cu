@@ -1,5 +1,8 @@
 // kda_conv and the window part of kda_replay (glm5_next spec §8.2). Taps that lie before the step come from
-// the slot's window; the window moves in a kernel of its own, after every tap has been read.
+// the slot's window. Sequences of the decode family have few rows: a thread walks those of a channel and
+// moves the window at the end. Prompts take a thread an output, and a kernel of its own moves the window
+// after every tap has been read.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/kda/slot.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -10,6 +13,7 @@ using kernels::RowKind;
 using kernels::Sequence;
 
 constexpr int kThreads = 256;
+constexpr int kMaxTaps = static_cast<int>(kMaxConvTaps);
 
 struct Conv {
   Rows<const float> raw;  // [T, channels]
@@ -28,9 +32,10 @@ __device__ float raw_at(const Conv& a, const Sequence& s, const KdaSlot& slot, i
 }
 
 __global__ void __launch_bounds__(kThreads) conv_kernel(StepView step, Conv a) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.rows * a.channels) return;
-  const int64_t t = i / a.channels, c = i % a.channels;
+  const int64_t t = step.decode_rows + i / a.channels, c = i % a.channels;
+  if (t >= step.rows) return;
   const Sequence& s = step.sequence[step.row_sequence[t]];
   const KdaSlot slot(a.state, s.slot);
   const int64_t index = t - s.row;
@@ -41,17 +46,49 @@ __global__ void __launch_bounds__(kThreads) conv_kernel(StepView step, Conv a) {
     sum = fmaf(w[a.taps - 1 - age], raw_at(a, s, slot, index - age, c), sum);
   }
   a.out(t)[c] = silu(sum);
-  if (s.kind == RowKind::verify) {
-    store(slot.pending_raw(), a.state.window_dtype, index * a.channels + c, now);
+}
+
+// One thread a channel of a decode sequence; the same sums as conv_kernel.
+__global__ void __launch_bounds__(kThreads) decode_kernel(StepView step, Conv a) {
+  begin_dependent();
+  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= step.decode_sequences * a.channels) return;
+  const Sequence& s = step.sequence[i / a.channels];
+  const int64_t c = i % a.channels;
+  const KdaSlot slot(a.state, s.slot);
+  const DType dtype = a.state.window_dtype;
+  const float* w = a.weight + c * a.taps;
+  float past[kMaxTaps - 1];  // [age - 1]
+#pragma unroll
+  for (int age = 1; age < kMaxTaps; ++age) past[age - 1] = age < a.taps ? raw_at(a, s, slot, -age, c) : 0.0f;
+  for (int32_t r = 0; r < s.rows; ++r) {
+    const float now = rounded_to(dtype, a.raw(s.row + r)[c]);
+    float sum = w[a.taps - 1] * now;
+#pragma unroll
+    for (int age = 1; age < kMaxTaps; ++age) {
+      if (age < a.taps) sum = fmaf(w[a.taps - 1 - age], past[age - 1], sum);
+    }
+    a.out(s.row + r)[c] = silu(sum);
+    if (s.kind == RowKind::verify) store(slot.pending_raw(), dtype, r * a.channels + c, now);
+#pragma unroll
+    for (int age = kMaxTaps - 1; age > 1; --age) past[age - 1] = past[age - 2];
+    past[0] = now;
+  }
+  if (s.kind == RowKind::verify) return;
+#pragma unroll
+  for (int age = 1; age < kMaxTaps; ++age) {
+    if (age < a.taps) store(slot.window(), dtype, (a.taps - 1 - age) * a.channels + c, past[age - 1]);
   }
 }
 
 // One thread a sequence and channel. Entries move to the front, so ascending order overwrites nothing unread.
 __global__ void __launch_bounds__(kThreads) commit_kernel(StepView step, Conv a) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.sequences * a.channels) return;
-  const Sequence& s = step.sequence[i / a.channels];
-  if (s.kind == RowKind::verify || s.rows == 0) return;
+  const int64_t n = step.decode_sequences + i / a.channels;
+  if (n >= step.sequences) return;
+  const Sequence& s = step.sequence[n];
+  if (s.rows == 0) return;
   const int64_t c = i % a.channels;
   const KdaSlot slot(a.state, s.slot);
   for (int32_t e = 0; e < a.taps - 1; ++e) {
@@ -62,6 +99,7 @@ __global__ void __launch_bounds__(kThreads) commit_kernel(StepView step, Conv a)
 
 __global__ void __launch_bounds__(kThreads)
     replay_window_kernel(StepView step, int32_t taps, int64_t channels, kernels::KdaState state) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= step.sequences * channels) return;
   const Sequence& s = step.sequence[i / channels];
@@ -86,17 +124,21 @@ __global__ void __launch_bounds__(kThreads)
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a) {
   if (step.rows == 0) return;
   const Conv c{rows_of<const float>(a.raw), a.weight, a.taps, a.raw.cols, a.state, rows_of<float>(a.out)};
-  conv_kernel<<<blocks_for(step.rows * c.channels, kThreads), kThreads, 0, stream>>>(step, c);
-  check_launch("kda_conv");
-  commit_kernel<<<blocks_for(step.sequences * c.channels, kThreads), kThreads, 0, stream>>>(step, c);
-  check_launch("kda_conv");
+  const auto blocks = [&](int64_t of) { return blocks_for(of * c.channels, kThreads); };
+  if (step.decode_sequences > 0) {
+    launch_dependent(stream, "kda_conv", blocks(step.decode_sequences), kThreads, 0, decode_kernel, step, c);
+  }
+  if (step.decode_rows == step.rows) return;
+  launch_dependent(stream, "kda_conv", blocks(step.rows - step.decode_rows), kThreads, 0, conv_kernel, step,
+                   c);
+  launch_dependent(stream, "kda_conv", blocks(step.sequences - step.decode_sequences), kThreads, 0,
+                   commit_kernel, step, c);
 }
 
 void replay_window(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a) {
   const int64_t channels = 3 * a.heads * a.head_dim;
-  replay_window_kernel<<<blocks_for(step.sequences * channels, kThreads), kThreads, 0, stream>>>(
-      step, a.taps, channels, a.state);
-  check_launch("kda_replay");
+  launch_dependent(stream, "kda_replay", blocks_for(step.sequences * channels, kThreads), kThreads, 0,
+                   replay_window_kernel, step, a.taps, channels, a.state);
 }
 
 }  // namespace godwit::sm90

@@ -1,6 +1,7 @@
 // The recurrence of glm5_next spec §8.4, plain form, for both arithmetic families: the state is f32 after
 // every row, so slicing a prompt changes no bit. One block owns 32 value columns of one head of one sequence
 // and walks its rows; four warps share the keys, and their partial sums are added in warp order.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/kda/slot.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -81,6 +82,7 @@ __device__ float sum_of_warps(const float* part, int column) {
 }
 
 __global__ void __launch_bounds__(kThreads) recurrence_kernel(StepView step, Recurrence a) {
+  begin_dependent();
   extern __shared__ float memory[];
   const int d = a.d;
   const int tiles = (d + kTile - 1) / kTile;
@@ -132,6 +134,7 @@ __global__ void __launch_bounds__(kThreads) recurrence_kernel(StepView step, Rec
 
 // One thread a cell of the state.
 __global__ void __launch_bounds__(kThreads) replay_kernel(StepView step, kernels::KdaReplay a) {
+  begin_dependent();
   const int64_t d = a.head_dim, cells = a.heads * d * d;
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (index >= step.sequences * cells) return;
@@ -167,15 +170,14 @@ void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep
                      static_cast<int>(d),
                      first};
   const int64_t blocks = count * heads * ((d + kTile - 1) / kTile);
-  recurrence_kernel<<<blocks_for(blocks, 1), kThreads, shared_bytes(d), stream>>>(step, r);
-  check_launch("kda_step");
+  launch_dependent(stream, "kda_step", blocks_for(blocks, 1), kThreads, shared_bytes(d), recurrence_kernel,
+                   step, r);
 }
 
 void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a) {
   if (step.sequences == 0) return;
   const int64_t cells = step.sequences * a.heads * a.head_dim * a.head_dim;
-  replay_kernel<<<blocks_for(cells, kThreads), kThreads, 0, stream>>>(step, a);
-  check_launch("kda_replay");
+  launch_dependent(stream, "kda_replay", blocks_for(cells, kThreads), kThreads, 0, replay_kernel, step, a);
   replay_window(stream, step, a);
 }
 

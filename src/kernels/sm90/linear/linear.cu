@@ -1,4 +1,5 @@
 // linear and head_linear, plain form: one warp computes one output column of up to kRows rows.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 #include "kernels/sm90/linear/dot.cuh"
 
@@ -7,7 +8,7 @@ namespace {
 
 constexpr int kWarps = 8;
 
-struct Product {
+struct PlainProduct {
   Rows<const float> x;   // [rows, heads in]
   Quantized codes;       // of x, f8_e4m3 weights only (heads = 1)
   const void* w;         // [heads outs, in], rows w_stride elements apart
@@ -19,7 +20,7 @@ struct Product {
 };
 
 template <class W>
-__device__ Activations<W> activations(const Product& p, int64_t row, int64_t head) {
+__device__ Activations<W> activations(const PlainProduct& p, int64_t row, int64_t head) {
   if constexpr (sizeof(W) == 1) {
     return {p.codes.codes + row * p.codes.padded, p.codes.scales + row * (p.codes.padded / kFp8Block)};
   } else {
@@ -29,7 +30,8 @@ __device__ Activations<W> activations(const Product& p, int64_t row, int64_t hea
 
 // Blocks of the same columns are neighbours, so that their weights come from L2.
 template <class W, int kRows, bool kVector>
-__global__ void __launch_bounds__(32 * kWarps) linear_kernel(Product p) {
+__global__ void __launch_bounds__(32 * kWarps) linear_kernel(PlainProduct p) {
+  begin_dependent();
   const int64_t tiles = (p.rows + kRows - 1) / kRows;
   const int64_t first = blockIdx.x % tiles * kRows;
   const int64_t column = blockIdx.x / tiles * kWarps + threadIdx.x / 32;
@@ -50,20 +52,19 @@ __global__ void __launch_bounds__(32 * kWarps) linear_kernel(Product p) {
 }
 
 template <class W, int kRows>
-void launch_rows(cudaStream_t stream, const Product& p) {
+void launch_rows(cudaStream_t stream, const PlainProduct& p) {
   const int64_t tiles = (p.rows + kRows - 1) / kRows;
   const unsigned blocks = blocks_for(tiles * ((p.heads * p.outs + kWarps - 1) / kWarps), 1);
   const bool x_by_four = sizeof(W) == 1 || loads_by_four<float>(p.x.data, p.x.stride, p.in);
   if (x_by_four && loads_by_four<W>(p.w, p.w_stride, p.in)) {
-    linear_kernel<W, kRows, true><<<blocks, 32 * kWarps, 0, stream>>>(p);
+    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, kRows, true>, p);
   } else {
-    linear_kernel<W, kRows, false><<<blocks, 32 * kWarps, 0, stream>>>(p);
+    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, kRows, false>, p);
   }
-  check_launch("linear");
 }
 
 template <class W>
-void launch(cudaStream_t stream, const Product& p) {
+void launch(cudaStream_t stream, const PlainProduct& p) {
   if (p.rows == 1) return launch_rows<W, 1>(stream, p);
   launch_rows<W, 8>(stream, p);
 }
@@ -73,7 +74,7 @@ void launch(cudaStream_t stream, const Product& p) {
 void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
             const View& out) {
   if (x.rows == 0 || w.out() == 0) return;
-  const Product p{
+  const PlainProduct p{
       rows_of<const float>(x), x_codes, w.data.data, w.data.stride, w.scales,       w.scale_stride,
       rows_of<float>(out),     x.rows,  heads,       w.in(),        w.out() / heads};
   switch (w.data.dtype) {

@@ -2,6 +2,7 @@
 #include "kernels/quantize.h"
 
 #include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90 {
@@ -12,6 +13,7 @@ constexpr int kWarps = 8;
 __global__ void __launch_bounds__(32 * kWarps)
     quantize_kernel(Rows<const float> x, int64_t rows, int64_t columns, Quantized to,
                     const Weight* only_if_fp8) {
+  begin_dependent();
   if (only_if_fp8 != nullptr && only_if_fp8->data.dtype != DType::f8_e4m3) return;
   const int64_t groups = to.padded / kFp8Block;
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
@@ -45,9 +47,8 @@ __global__ void __launch_bounds__(32 * kWarps)
 void quantize(cudaStream_t stream, const View& x, const Quantized& to, const Weight* only_if_fp8) {
   if (x.rows == 0) return;
   const unsigned blocks = blocks_for(x.rows * (to.padded / kFp8Block), kWarps);
-  quantize_kernel<<<blocks, 32 * kWarps, 0, stream>>>(rows_of<const float>(x), x.rows, x.cols, to,
-                                                      only_if_fp8);
-  check_launch("quantize");
+  launch_dependent(stream, "quantize", blocks, 32 * kWarps, 0, quantize_kernel, rows_of<const float>(x),
+                   x.rows, x.cols, to, only_if_fp8);
 }
 
 }  // namespace godwit::sm90

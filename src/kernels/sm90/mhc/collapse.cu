@@ -1,4 +1,5 @@
 // mHC mapping, Sinkhorn and collapse (glm5_next spec §6), plain form: one block a row.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 #include "kernels/sm90/linear/dot.cuh"
 
@@ -65,6 +66,7 @@ __device__ void sinkhorn(float* c, int n, float eps, int32_t iterations) {
 
 template <class W, bool kVector>
 __global__ void __launch_bounds__(kThreads) collapse_kernel(Collapse a) {
+  begin_dependent();
   __shared__ float m[kMaxMapping];
   const int64_t t = blockIdx.x;
   const int n = a.n, mapping = 2 * n + n * n;
@@ -104,11 +106,10 @@ void launch(cudaStream_t stream, const Collapse& a, int64_t rows) {
   const int64_t all = a.n * a.width;
   if (loads_by_four<float>(a.streams.data, a.streams.stride, all) &&
       loads_by_four<W>(a.fn, a.fn_stride, all)) {
-    collapse_kernel<W, true><<<blocks_for(rows, 1), kThreads, 0, stream>>>(a);
+    launch_dependent(stream, "mhc_collapse", blocks_for(rows, 1), kThreads, 0, collapse_kernel<W, true>, a);
   } else {
-    collapse_kernel<W, false><<<blocks_for(rows, 1), kThreads, 0, stream>>>(a);
+    launch_dependent(stream, "mhc_collapse", blocks_for(rows, 1), kThreads, 0, collapse_kernel<W, false>, a);
   }
-  check_launch("mhc_collapse");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Routed experts (glm5_next spec §11.1, §11.3), plain form: every (row, chosen expert) is computed by itself,
 // one warp an output; a row's experts are added in ascending id.
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 #include "kernels/sm90/linear/dot.cuh"
 
@@ -59,6 +60,7 @@ __device__ float product(const Weight& w, int64_t n, const float* x, const Quant
 }
 
 __global__ void __launch_bounds__(32 * kWarps) gate_up_kernel(Plan p) {
+  begin_dependent();
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   const int64_t assignment = task / p.inner_width, n = task % p.inner_width;
   if (assignment >= p.rows * p.chosen) return;
@@ -74,6 +76,7 @@ __global__ void __launch_bounds__(32 * kWarps) gate_up_kernel(Plan p) {
 }
 
 __global__ void __launch_bounds__(32 * kWarps) down_kernel(Plan p) {
+  begin_dependent();
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   const int64_t t = task / p.width, n = task % p.width;
   if (t >= p.rows) return;
@@ -110,11 +113,10 @@ void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch
   const Weight* gate = a.expert_count > 0 ? &a.experts->gate : nullptr;  // an address on the device
   const View inner{scratch.inner, DType::f32, p.rows * p.chosen, p.inner_width, scratch.inner_stride};
   quantize(stream, a.x, scratch.x, gate);
-  gate_up_kernel<<<blocks_for(p.rows * p.chosen * p.inner_width, kWarps), 32 * kWarps, 0, stream>>>(p);
-  check_launch("experts");
+  launch_dependent(stream, "experts", blocks_for(p.rows * p.chosen * p.inner_width, kWarps), 32 * kWarps, 0,
+                   gate_up_kernel, p);
   quantize(stream, inner, scratch.inner_codes, gate);
-  down_kernel<<<blocks_for(p.rows * p.width, kWarps), 32 * kWarps, 0, stream>>>(p);
-  check_launch("experts");
+  launch_dependent(stream, "experts", blocks_for(p.rows * p.width, kWarps), 32 * kWarps, 0, down_kernel, p);
 }
 
 }  // namespace godwit::sm90

@@ -1,5 +1,6 @@
 // The router's choice (glm5_next spec §11.2): one warp a row, a round for each chosen expert.
 #include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90 {
@@ -9,6 +10,7 @@ namespace {
 __global__ void __launch_bounds__(32)
     route_kernel(Rows<const float> logits, const float* bias, int32_t experts, int32_t chosen, float scale,
                  Rows<int32_t> ids, Rows<float> weights) {
+  begin_dependent();
   extern __shared__ uint8_t taken[];  // [experts]
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x;
@@ -46,10 +48,9 @@ __global__ void __launch_bounds__(32)
 void route(cudaStream_t stream, const kernels::Route& a) {
   if (a.x.rows == 0) return;
   const auto experts = static_cast<int32_t>(a.w.out());
-  route_kernel<<<blocks_for(a.x.rows, 1), 32, static_cast<size_t>(experts), stream>>>(
-      rows_of<const float>(a.logits), a.bias, experts, static_cast<int32_t>(a.ids.cols), a.scale,
-      rows_of<int32_t>(a.ids), rows_of<float>(a.weights));
-  check_launch("route");
+  launch_dependent(stream, "route", blocks_for(a.x.rows, 1), 32, static_cast<size_t>(experts), route_kernel,
+                   rows_of<const float>(a.logits), a.bias, experts, static_cast<int32_t>(a.ids.cols), a.scale,
+                   rows_of<int32_t>(a.ids), rows_of<float>(a.weights));
 }
 
 }  // namespace godwit::sm90

@@ -1,5 +1,6 @@
 // Ops without a reduction over columns: one thread an element, or a column of all streams.
 #include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90 {
@@ -10,14 +11,15 @@ constexpr int kThreads = 256;
 // f(row, column) for every element of rows x columns.
 template <class F>
 __global__ void __launch_bounds__(kThreads) each_kernel(int64_t rows, int64_t columns, F f) {
+  begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i < rows * columns) f(i / columns, i % columns);
 }
 template <class F>
 void each(cudaStream_t stream, const char* op, int64_t rows, int64_t columns, F f) {
   if (rows * columns == 0) return;
-  each_kernel<<<blocks_for(rows * columns, kThreads), kThreads, 0, stream>>>(rows, columns, f);
-  check_launch(op);
+  launch_dependent(stream, op, blocks_for(rows * columns, kThreads), kThreads, 0, each_kernel<F>, rows,
+                   columns, f);
 }
 
 struct EmbedElement {

@@ -1,5 +1,6 @@
 // RMSNorm, LayerNorm (one block a row) and the gated norm of KDA (one warp a head).
 #include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90 {
@@ -11,6 +12,7 @@ constexpr int kWarps = kThreads / 32;
 // x and out may be the same rows: a thread writes only what it alone reads.
 __global__ void __launch_bounds__(kThreads)
     rms_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, float eps, Rows<float> out) {
+  begin_dependent();
   const float* in = x(blockIdx.x);
   float squares = 0;
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) squares = fmaf(in[c], in[c], squares);
@@ -23,6 +25,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     layer_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, const float* bias, float eps,
                       Rows<float> out) {
+  begin_dependent();
   const float* in = x(blockIdx.x);
   float sum = 0;
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) sum += in[c];
@@ -42,6 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     gated_norm_kernel(Rows<const float> o, Rows<const float> gate, const float* weight, int64_t heads,
                       int64_t dim, float eps, int64_t tasks, Rows<float> out) {
+  begin_dependent();
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (task >= tasks) return;
   const int64_t t = task / heads, first = task % heads * dim;
@@ -58,26 +62,23 @@ __global__ void __launch_bounds__(kThreads)
 
 void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a) {
   if (a.x.rows == 0) return;
-  rms_norm_kernel<<<blocks_for(a.x.rows, 1), kThreads, 0, stream>>>(rows_of<const float>(a.x), a.x.cols,
-                                                                    a.weight, a.eps, rows_of<float>(a.out));
-  check_launch("rms_norm");
+  launch_dependent(stream, "rms_norm", blocks_for(a.x.rows, 1), kThreads, 0, rms_norm_kernel,
+                   rows_of<const float>(a.x), a.x.cols, a.weight, a.eps, rows_of<float>(a.out));
 }
 
 void layer_norm(cudaStream_t stream, const kernels::LayerNorm& a) {
   if (a.x.rows == 0) return;
-  layer_norm_kernel<<<blocks_for(a.x.rows, 1), kThreads, 0, stream>>>(
-      rows_of<const float>(a.x), a.x.cols, a.weight, a.bias, a.eps, rows_of<float>(a.out));
-  check_launch("layer_norm");
+  launch_dependent(stream, "layer_norm", blocks_for(a.x.rows, 1), kThreads, 0, layer_norm_kernel,
+                   rows_of<const float>(a.x), a.x.cols, a.weight, a.bias, a.eps, rows_of<float>(a.out));
 }
 
 void gated_norm(cudaStream_t stream, const kernels::GatedNorm& a) {
   const int64_t heads = a.o.cols / a.head_dim;
   const int64_t tasks = a.o.rows * heads;
   if (tasks == 0) return;
-  gated_norm_kernel<<<blocks_for(tasks, kWarps), kThreads, 0, stream>>>(
-      rows_of<const float>(a.o), rows_of<const float>(a.gate), a.weight, heads, a.head_dim, a.eps, tasks,
-      rows_of<float>(a.out));
-  check_launch("gated_norm");
+  launch_dependent(stream, "gated_norm", blocks_for(tasks, kWarps), kThreads, 0, gated_norm_kernel,
+                   rows_of<const float>(a.o), rows_of<const float>(a.gate), a.weight, heads, a.head_dim,
+                   a.eps, tasks, rows_of<float>(a.out));
 }
 
 }  // namespace godwit::sm90

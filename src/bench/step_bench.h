@@ -1,0 +1,47 @@
+// One step of one rank at the real shapes, with synthetic weights and without communication (design §13).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+
+namespace godwit::bench {
+
+struct StepCase {
+  std::string shape = "glm-5.3-flash";
+  std::string device = "cuda";
+  int64_t tp = 4, ep = 1, rank = 0;
+  std::vector<int64_t> batches = {1};      // sequences of a decode step
+  std::vector<int64_t> contexts = {8192};  // tokens before the step
+  int64_t rows = 1;                        // of each sequence: 1 decodes, more verify
+  int64_t prefill = 0;                     // instead: one sequence with a slice of so many prompt rows
+  int rounds = 7;                          // timed rounds; the median counts
+};
+
+// Of the whole step, or of one of its parts run alone.
+struct StepPart {
+  std::string name;
+  double us = 0, us_min = 0, us_max = 0;
+  double gigabytes = 0, gigaflops = 0;  // what it must move and compute
+  double roof_us = 0;                   // the longer of both at kRoofBandwidth and the data sheet's rates
+};
+
+struct StepResult {
+  int64_t batch = 0, context = 0, rows = 0;
+  std::vector<StepPart> parts;  // the step first
+  double distinct_experts = 0;  // of this rank that a layer touched, on average
+  double expected_experts = 0;  // under independent, uniform choice
+  bool same_logits = false;     // timed and untimed steps agree bit for bit
+  std::string refused;          // why it was not run
+};
+
+// bytes a second: a copy of 4 GiB on an H200 (spec/peer_kernels).
+constexpr double kRoofBandwidth = 4.3e12;
+
+Result<std::vector<StepResult>> run_step_bench(const StepCase& asked);
+Json as_json(const StepCase& asked, const std::vector<StepResult>& results);
+std::string as_table(const StepCase& asked, const std::vector<StepResult>& results);
+
+}  // namespace godwit::bench

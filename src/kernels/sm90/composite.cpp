@@ -1,0 +1,122 @@
+// The entries of CudaOps that put several products into one launch.
+#include <algorithm>
+
+#include "kernels/sm90/cuda_ops.h"
+
+namespace godwit::sm90 {
+namespace {
+
+bool same_rows(const View& a, const View& b) {
+  return a.data == b.data && a.stride == b.stride && a.cols == b.cols;
+}
+
+}  // namespace
+
+void CudaOps::multiply(std::span<const Product> products) {
+  Product together[kMostProducts];
+  int count = 0;
+  const View* quantized = nullptr;  // whose codes lie in the scratch
+  const auto flush = [&] {
+    if (count > 0) skinny_linear(device_.stream(), together, count, device_.multiprocessors());
+    count = 0;
+    quantized = nullptr;
+  };
+  for (const Product& given : products) {
+    if (given.x.rows == 0 || given.w.out() == 0) continue;
+    Product p = given;
+    if (count == kMostProducts || (count > 0 && together[0].x.rows != p.x.rows)) flush();
+    if (p.w.data.dtype == DType::f8_e4m3) {
+      if (quantized && !same_rows(*quantized, p.x)) flush();
+      p.codes = codes_in(codes_, p.x.rows, p.x.cols);
+      if (!quantized) quantize(device_.stream(), p.x, p.codes, nullptr);
+      quantized = &given.x;
+    }
+    if (fits_skinny(p)) {
+      together[count++] = p;
+    } else {
+      sm90::linear(device_.stream(), p.x, p.codes, p.w, p.heads, p.out);
+    }
+  }
+  flush();
+}
+
+void CudaOps::linear(const kernels::Linear& a) {
+  linears({&a, 1});
+}
+
+void CudaOps::linears(std::span<const kernels::Linear> all) {
+  Product products[kMostProducts];
+  while (!all.empty()) {
+    const size_t count = std::min<size_t>(all.size(), kMostProducts);
+    for (size_t i = 0; i < count; ++i) {
+      GODWIT_ASSERT(all[i].x.dtype == DType::f32 && all[i].out.dtype == DType::f32);
+      products[i] = {all[i].x, {}, all[i].w, 1, all[i].out};
+    }
+    multiply({products, count});
+    all = all.subspan(count);
+  }
+}
+
+void CudaOps::head_linear(const kernels::HeadLinear& a) {
+  GODWIT_ASSERT(a.w.dtype != DType::f8_e4m3);
+  const Product p{a.x, {}, Weight{a.w}, a.heads, a.out};
+  multiply({&p, 1});
+}
+
+GroupedScratch CudaOps::grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const {
+  const int64_t entries = a.x.rows * (a.ids.cols + 1);
+  GroupedScratch s;
+  s.groups = groups_.base;
+  s.inner = reinterpret_cast<float*>(inner_.base);
+  s.inner_width = a.inner;
+  s.inner_stride = std::max(a.inner, shared_inner);
+  s.x = codes_in(codes_, a.x.rows, a.x.cols);
+  s.inner_codes = codes_in(inner_codes_, entries, s.inner_stride);
+  s.y = reinterpret_cast<float*>(choices_.base);
+  GODWIT_ASSERT(group_bytes(a.x.rows, a.ids.cols) <= groups_.bytes);
+  GODWIT_ASSERT(entries * s.inner_stride * int64_t{sizeof(float)} <= inner_.bytes);
+  GODWIT_ASSERT(entries * a.x.cols * int64_t{sizeof(float)} <= choices_.bytes);
+  return s;
+}
+
+void CudaOps::experts(const kernels::Experts& a) {
+  if (fits_grouped(a, a.inner)) {
+    grouped_experts(device_.stream(), a, nullptr, a.out, grouped_scratch(a, 0), device_.multiprocessors());
+    return;
+  }
+  // The table of experts lies on the device, their inner width is known from prepare(); narrower ones are
+  // padded with zeros.
+  const int64_t inner = dims_.expert_inner;
+  const int64_t assignments = a.x.rows * a.ids.cols;
+  ExpertScratch s;
+  s.inner = reinterpret_cast<float*>(inner_.base);
+  s.inner_width = inner;
+  s.inner_stride = (inner + 3) / 4 * 4;
+  GODWIT_ASSERT(assignments * s.inner_stride * int64_t{sizeof(float)} <= inner_.bytes);
+  s.x = codes_in(codes_, a.x.rows, a.x.cols);
+  s.inner_codes = codes_in(inner_codes_, assignments, inner);
+  sm90::experts(device_.stream(), a, s);
+}
+
+void CudaOps::moe(const kernels::Moe& a) {
+  const int64_t shared = a.shared.gate.out();
+  const bool together = fits_grouped(a.experts, a.experts.inner) && shared <= dims_.shared_inner &&
+                        a.shared.gate.data.dtype == a.experts.dtype && fits_grouped(a.experts, shared) &&
+                        same_rows(a.experts.x, a.shared.x) && a.shared.limit == a.experts.limit;
+  if (!together) return Ops::moe(a);
+  route(a.route);
+  grouped_experts(device_.stream(), a.experts, &a.shared, a.out, grouped_scratch(a.experts, shared),
+                  device_.multiprocessors());
+}
+
+float* CudaOps::partial(const kernels::MhcCollapse& a) const {
+  GODWIT_ASSERT(boundary_bytes(a.x.rows, a.x.cols) <= partial_.bytes);
+  return reinterpret_cast<float*>(partial_.base);
+}
+
+void CudaOps::mhc_boundary(const kernels::MhcBoundary& a) {
+  if (!fits_boundary(a.collapse)) return Ops::mhc_boundary(a);
+  sm90::mhc_boundary(device_.stream(), &a.expand, a.collapse, a.norm_weight, a.normed, partial(a.collapse));
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,248 @@
+// Routed and shared experts, decode form (kernels spec §3.8): every expert's weights are read once for all
+// rows that chose it. One launch multiplies gate and up and applies SwiGLU, one multiplies down; the results
+// of each choice are then added in ascending expert id, the shared expert last, as in the plain form.
+#include <algorithm>
+
+#include "kernels/sm90/moe/groups.cuh"
+#include "kernels/sm90/skinny/product.cuh"
+
+namespace godwit::sm90 {
+void plan_groups(cudaStream_t stream, const kernels::Experts& a, bool shared, int32_t width,
+                 const Groups& to);  // plan.cu
+
+namespace {
+
+using kernels::ExpertWeights;
+using skinny::Columns;
+using skinny::Tiles;
+using skinny::X;
+
+struct Work {
+  Groups groups;
+  const ExpertWeights* experts;
+  ExpertWeights shared;
+  X x;                // rows of the first product
+  Rows<float> inner;  // [T (k + 1), I] by entry
+  X inner_x;          // the same as rows of the second
+  Rows<float> y;      // [T (k + 1), D] by entry
+  int64_t width;      // D
+  int64_t inner_width, shared_width;
+  float limit;
+  int32_t task_rows;  // inner rows a row group takes at once in the first product: 8 or 16
+};
+
+// What both products share: tasks are (group, run of output rows), runs fastest.
+template <class W, bool kUp>
+struct Tasks {
+  const Work& a;
+  int64_t begin, end;
+  int64_t routed_runs, shared_runs, routed_tasks;
+
+  __device__ explicit Tasks(const Work& work) : a(work) {
+    routed_runs = runs(a.inner_width);
+    shared_runs = a.shared_width > 0 ? runs(a.shared_width) : 1;
+    routed_tasks = a.groups.count[0] * routed_runs;
+    const int64_t tasks = routed_tasks + a.groups.count[1] * shared_runs;
+    begin = tasks * blockIdx.x / gridDim.x;
+    end = tasks * (blockIdx.x + 1) / gridDim.x;
+  }
+  __device__ int64_t in(int64_t inner) const { return kUp ? a.width : inner; }
+  __device__ static int64_t blocks_in(int64_t k) { return k / skinny::kBlockK<W>; }
+  __device__ int row_groups(int64_t inner) const {
+    return skinny::kWarps / skinny::groups_of(blocks_in(in(inner)));
+  }
+  __device__ int group_rows() const { return kUp ? a.task_rows : skinny::kTileRows; }
+  __device__ int64_t runs(int64_t inner) const {
+    const int64_t rows = kUp ? inner : a.width, each = row_groups(inner) * group_rows();
+    return (rows + each - 1) / each;
+  }
+
+  struct Task {
+    Group group;
+    int64_t inner, first;  // first output row
+  };
+  __device__ Task task(int chunk) const {
+    const int64_t i = begin + chunk;
+    const bool shared = i >= routed_tasks;
+    const int64_t at = shared ? i - routed_tasks : i, each = shared ? shared_runs : routed_runs;
+    Task t;
+    t.group = a.groups.group[(shared ? a.groups.count[0] : 0) + at / each];
+    t.inner = shared ? a.shared_width : a.inner_width;
+    t.first = at % each * row_groups(t.inner) * group_rows();
+    return t;
+  }
+  __device__ int chunks() const { return static_cast<int>(end - begin); }
+  __device__ int64_t blocks(int chunk) const {
+    return blocks_in(in(begin + chunk < routed_tasks ? a.inner_width : a.shared_width));
+  }
+  __device__ Tiles<W> tiles(int chunk, int row_group) const {
+    const Task t = task(chunk);
+    const ExpertWeights& e = t.group.expert < 0 ? a.shared : a.experts[t.group.expert];
+    const int64_t first = t.first + row_group * group_rows();
+    Tiles<W> tiles;
+    if constexpr (kUp) {
+      const int count = static_cast<int>(min(int64_t{group_rows()}, max(int64_t{0}, t.inner - first)));
+      set(tiles, 0, e.gate, first, count);
+      set(tiles, 1, e.up, first, count);
+    } else {
+      const int count = static_cast<int>(min(int64_t{group_rows()}, max(int64_t{0}, a.width - first)));
+      set(tiles, 0, e.down, first, min(count, 16));
+      set(tiles, 1, e.down, first + 16, max(0, count - 16));
+    }
+    return tiles;
+  }
+  __device__ static void set(Tiles<W>& tiles, int tile, const Weight& w, int64_t first, int rows) {
+    tiles.data[tile] = static_cast<const W*>(w.data.data) + first * w.data.stride;
+    tiles.rows[tile] = rows;
+    tiles.stride = w.data.stride;
+    tiles.scales[tile] = w.scales;
+    tiles.scale_stride = w.scale_stride;
+    tiles.first_row[tile] = first;
+  }
+  __device__ X x(int, int) const { return kUp ? a.x : a.inner_x; }
+  template <int kTiles>
+  __device__ Columns<kTiles> columns(int chunk) const {
+    const Group group = task(chunk).group;
+    const int32_t* rows = (kUp ? a.groups.token : a.groups.entry) + group.first;
+    return {group.rows, [rows](int c) { return rows[c]; }};
+  }
+  template <class Sum>
+  __device__ void store(int chunk, Sum sum) const {
+    const Task t = task(chunk);
+    const int each = group_rows();
+    const int64_t all = kUp ? t.inner : a.width;
+    const int rows = static_cast<int>(min(int64_t{row_groups(t.inner)} * each, all - t.first));
+    for (int i = threadIdx.x; i < rows * t.group.rows; i += skinny::kThreads) {
+      const int row = i % rows, column = i / rows, group = row / each, within = row % each;
+      const int32_t entry = a.groups.entry[t.group.first + column];
+      if constexpr (kUp) {
+        a.inner(entry)[t.first + row] =
+            clamped_swiglu(sum(group, within, column), sum(group, 16 + within, column), a.limit);
+      } else {
+        a.y(entry)[t.first + row] = sum(group, within, column);
+      }
+    }
+  }
+};
+
+template <class W, bool kUp, int kTiles>
+__global__ void __launch_bounds__(skinny::kThreads) grouped_kernel(const __grid_constant__ Work a) {
+  let_next_start();
+  wait_for_previous();  // the groups themselves come from a kernel before
+  const Tasks<W, kUp> tasks(a);
+  skinny::run<W, kTiles>(tasks, false);
+}
+
+struct Combine {
+  Rows<const int32_t> ids;    // [T, k]
+  Rows<const float> weights;  // [T, k]
+  Rows<const float> y;        // [T (k + 1), D]
+  int32_t first, held, chosen;
+  int64_t rows, width;
+  bool shared;
+  Rows<float> out;  // [T, D]
+};
+
+constexpr int kCombineThreads = 256;
+
+__global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combine a) {
+  let_next_start();
+  wait_for_previous();
+  const int64_t i = int64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
+  if (i >= a.rows * a.width) return;
+  const int64_t t = i / a.width, n = i % a.width;
+  float sum = 0;
+  for (int32_t c = 0; c < a.chosen; ++c) {
+    const int32_t local = a.ids(t)[c] - a.first;
+    if (local >= 0 && local < a.held) sum = fmaf(a.weights(t)[c], a.y(t * a.chosen + c)[n], sum);
+  }
+  if (a.shared) sum += a.y(a.rows * a.chosen + t)[n];
+  a.out(t)[n] = sum;
+}
+
+template <class W, bool kUp, int kTiles>
+void launch_product(cudaStream_t stream, const Work& a, int multiprocessors) {
+  static const bool sized = [] {
+    check(cudaFuncSetAttribute(grouped_kernel<W, kUp, kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(skinny::shared_bytes(kTiles))),
+          "experts");
+    return true;
+  }();
+  static_cast<void>(sized);
+  const unsigned blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
+  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::shared_bytes(kTiles),
+                   grouped_kernel<W, kUp, kTiles>, a);
+}
+
+template <class W, int kTiles>
+void launch(cudaStream_t stream, const kernels::Experts& a, bool shared, const View& out, const Work& work,
+            int multiprocessors) {
+  plan_groups(stream, a, shared, 8 * kTiles, work.groups);
+  if (sizeof(W) == 1) quantize(stream, a.x, work.x.codes, nullptr);
+  launch_product<W, true, kTiles>(stream, work, multiprocessors);
+  const int64_t entries = a.x.rows * (a.ids.cols + (shared ? 1 : 0));
+  if (sizeof(W) == 1) {
+    const int64_t columns = work.inner_x.codes.padded;
+    const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
+    quantize(stream, inner, work.inner_x.codes, nullptr);
+  }
+  launch_product<W, false, kTiles>(stream, work, multiprocessors);
+  const Combine c{rows_of<const int32_t>(a.ids),
+                  rows_of<const float>(a.weights),
+                  {work.y.data, work.y.stride},
+                  a.first_expert,
+                  a.expert_count,
+                  static_cast<int32_t>(a.ids.cols),
+                  a.x.rows,
+                  a.x.cols,
+                  shared,
+                  rows_of<float>(out)};
+  launch_dependent(stream, "experts", blocks_for(c.rows * c.width, kCombineThreads), kCombineThreads, 0,
+                   combine_kernel, c);
+}
+
+}  // namespace
+
+bool fits_grouped(const kernels::Experts& a, int64_t inner) {
+  const int64_t bytes = size_of(a.dtype);
+  if (a.dtype == DType::f32 || a.expert_count == 0) return false;
+  if (a.x.cols * bytes % skinny::kBlockBytes != 0 || inner * bytes % skinny::kBlockBytes != 0) return false;
+  return a.dtype == DType::f8_e4m3 ||
+         (reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 && a.x.stride % 4 == 0);
+}
+
+void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
+                     const View& out, const GroupedScratch& scratch, int multiprocessors) {
+  const int64_t rows = a.x.rows, entries = rows * (a.ids.cols + 1);
+  if (rows == 0) return;
+  Work w{};
+  w.groups.count = static_cast<int32_t*>(scratch.groups);
+  w.groups.group = reinterpret_cast<Group*>(w.groups.count + 4);
+  w.groups.entry = reinterpret_cast<int32_t*>(w.groups.group + most_groups(rows, a.ids.cols));
+  w.groups.token = w.groups.entry + entries;
+  w.experts = a.experts;
+  if (shared) w.shared = {shared->gate, shared->up, shared->down};
+  w.x = {static_cast<const float*>(a.x.data), a.x.stride, scratch.x};
+  w.inner = {scratch.inner, scratch.inner_stride};
+  w.inner_x = {scratch.inner, scratch.inner_stride, scratch.inner_codes};
+  w.y = {scratch.y, a.x.cols};
+  w.width = a.x.cols;
+  w.inner_width = scratch.inner_width;
+  w.shared_width = shared ? shared->gate.out() : 0;
+  w.limit = a.limit;
+  w.task_rows = rows <= 2 ? 8 : 16;
+  const auto with_rows = [&](auto element) {
+    using W = decltype(element);
+    if (rows <= 64) return launch<W, 1>(stream, a, shared != nullptr, out, w, multiprocessors);
+    launch<W, 4>(stream, a, shared != nullptr, out, w, multiprocessors);
+  };
+  if (a.dtype == DType::f8_e4m3) return with_rows(f8_e4m3{});
+  with_rows(bf16{});
+}
+
+int64_t group_bytes(int64_t rows, int64_t chosen) {
+  return 4 * int64_t{sizeof(int32_t)} + most_groups(rows, chosen) * int64_t{sizeof(Group)} +
+         2 * rows * (chosen + 1) * int64_t{sizeof(int32_t)};
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,29 @@
+// How the grouped form cuts the experts' work: a group is one expert and up to `width` of the rows that chose
+// it. Groups are made on the device from the router's choice, in ascending expert id, those of the shared
+// expert last.
+#pragma once
+
+#include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/launches.h"
+
+namespace godwit::sm90 {
+
+struct Group {
+  int32_t expert;  // on this rank; -1 = shared
+  int32_t first;   // of its entries in Groups::entry
+  int32_t rows;    // 1 … width
+  int32_t unused;
+};
+
+// Entries t k + i stand for choice i of row t, entries T k + t for the shared expert of row t.
+struct Groups {
+  int32_t* count;  // [2]: groups of routed experts, of the shared one
+  Group* group;    // [groups]
+  int32_t* entry;  // [T (k + 1)] by group; the order inside a group decides nothing
+  int32_t* token;  // the row of each
+};
+constexpr int64_t most_groups(int64_t rows, int64_t chosen) {
+  return rows * chosen + (rows + 7) / 8;
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,40 @@
+// Steps of plain decoding as recordings (design §1: no first-shape stall; kernels spec §3.14).
+#include <algorithm>
+
+#include "model/glm5_next/model.h"
+
+namespace godwit::model {
+namespace {
+
+// Padding costs little where weights are read once for all rows, and nothing at the sizes latency is for.
+int64_t next_size(int64_t rows) {
+  return rows < 8 ? rows + 1 : rows < 16 ? rows + 4 : rows < 64 ? rows + 8 : rows + 32;
+}
+
+}  // namespace
+
+void Model::record_steps() {
+  recordings_.clear();
+  const int64_t most = std::min(options_.limits.sequences, options_.limits.sampled_rows);
+  for (int64_t rows = 1; rows <= most;) {
+    begin({}, rows);
+    std::unique_ptr<kernels::Recording> steps = ops_.record([this] { compute(); });
+    if (!steps) return;
+    recordings_.push_back({rows, std::move(steps)});
+    rows = rows == most ? most + 1 : std::min(next_size(rows), most);
+  }
+}
+
+const Model::Recorded* Model::recorded(const schedule::StepPlan& plan) const {
+  if (recordings_.empty() || observer_ || plan.rows() == 0 || !plan.bias_ids.empty()) return nullptr;
+  for (const schedule::PlanSequence& s : plan.sequences) {
+    if (s.rows.kind != kernels::RowKind::decode || s.rows.rows != 1 || s.sampled_rows != 1 ||
+        s.rows.replay != 0)
+      return nullptr;
+  }
+  for (const Recorded& r : recordings_)
+    if (r.rows >= plan.rows()) return &r;
+  return nullptr;
+}
+
+}  // namespace godwit::model
