@@ -17,6 +17,7 @@ constexpr int kTokens = 128;  // of a piece; 16 a warp
 constexpr int kHeads = 16;    // of a block
 constexpr int kScorePitch = kTokens + 4;
 constexpr int kMaxWidth = 512;
+constexpr int kMaxPieces = static_cast<int>((kMaxSelectedTokens + 2 * kTokens) / kTokens);
 
 struct Attend {
   Rows<const float> query;  // [T, heads width]
@@ -157,17 +158,18 @@ __global__ void __launch_bounds__(kThreads) join_kernel(StepView step, const __g
   const Sequence& s = step.sequence[step.row_sequence[t]];
   const int pieces = (tokens_of(a, s, t) + kTokens - 1) / kTokens;
   const auto place = [&](int p) { return (row * a.pieces + p) * a.heads + head; };
+  __shared__ float2 maximum[kMaxPieces];
+  for (int p = threadIdx.x; p < pieces; p += kThreads) maximum[p] = a.maximum[place(p)];
+  __syncthreads();
   float largest = -INFINITY;
-  for (int p = 0; p < pieces; ++p) largest = fmaxf(largest, a.maximum[place(p)].x);
+  for (int p = 0; p < pieces; ++p) largest = fmaxf(largest, maximum[p].x);
   float total = 0;
-  for (int p = 0; p < pieces; ++p) {
-    const float2 m = a.maximum[place(p)];
-    total = fmaf(expf(m.x - largest), m.y, total);
-  }
+  for (int p = 0; p < pieces; ++p) total = fmaf(expf(maximum[p].x - largest), maximum[p].y, total);
   for (int c = threadIdx.x; c < a.width; c += kThreads) {
     float sum = 0;
+#pragma unroll 8
     for (int p = 0; p < pieces; ++p) {
-      sum = fmaf(expf(a.maximum[place(p)].x - largest), a.partial[place(p) * a.width + c], sum);
+      sum = fmaf(expf(maximum[p].x - largest), a.partial[place(p) * a.width + c], sum);
     }
     a.out(t)[int64_t{head} * a.width + c] = sum / total;
   }

@@ -54,6 +54,7 @@ __device__ void load_row(const Recurrence& a, const Tile& tile, const Sequence& 
   const int64_t width = a.heads * d;
   const float* row = a.qkv(t) + head * d;
   float q_squares = 0, k_squares = 0;
+#pragma unroll 4
   for (int i = threadIdx.x % 32; i < d; i += 32) {
     q_squares = fmaf(row[i], row[i], q_squares);
     k_squares = fmaf(row[width + i], row[width + i], k_squares);
@@ -132,6 +133,59 @@ __global__ void __launch_bounds__(kThreads) recurrence_kernel(StepView step, Rec
   for (int i = first; i < last; ++i) stored[i * d + e] = tile.s[i * kTile + lane];
 }
 
+// The same for heads of 128 with each thread's 32 cells of the state in registers. Same order, same bits.
+constexpr int kWide = 128, kShare = kWide / kWarps;
+
+__global__ void __launch_bounds__(kThreads) wide_kernel(StepView step, Recurrence a) {
+  __shared__ __align__(16) float q[kWide], k[kWide], decay[kWide];
+  __shared__ float part[2 * kWarps * kTile];
+  begin_dependent();
+  constexpr int kTiles = kWide / kTile;
+  const int64_t head = blockIdx.x / kTiles % a.heads;
+  const Sequence& s = step.sequence[a.first + blockIdx.x / kTiles / a.heads];
+  const int64_t width = a.heads * kWide;
+  const int tile_first = blockIdx.x % kTiles * kTile;
+  const Tile tile{nullptr, q, k, decay, part};
+  const KdaSlot slot(a.state, s.slot);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const int e = tile_first + lane, first = warp * kShare;
+  const bool verify = s.kind == RowKind::verify;
+  float* stored = slot.state() + head * kWide * kWide + first * kWide + e;
+  float cell[kShare];
+#pragma unroll
+  for (int i = 0; i < kShare; ++i) cell[i] = s.first > 0 ? stored[i * kWide] : 0.0f;
+  for (int32_t r = 0; r < s.rows; ++r) {
+    const int64_t t = s.row + r;
+    const float v = a.qkv(t)[2 * width + head * kWide + e], beta = sigmoid(a.beta(t)[head]);
+    __syncthreads();  // the row before is done with the shared vectors
+    load_row(a, tile, s, t, head, verify && tile_first == 0);
+    __syncthreads();
+    float seen = 0;
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      cell[i] = decayed(cell[i], decay[first + i]);
+      seen = fmaf(k[first + i], cell[i], seen);
+    }
+    part[warp * kTile + lane] = seen;
+    __syncthreads();
+    const float u = beta * (v - sum_of_warps(part, lane));
+    float o = 0;
+#pragma unroll
+    for (int i = 0; i < kShare; ++i) {
+      cell[i] = updated(cell[i], k[first + i], u);
+      o = fmaf(q[first + i], cell[i], o);
+    }
+    part[(kWarps + warp) * kTile + lane] = o;
+    __syncthreads();
+    if (warp != 0) continue;
+    a.out(t)[head * kWide + e] = sum_of_warps(part + kWarps * kTile, lane);
+    if (verify) slot.pending_delta()[r * width + head * kWide + e] = u;
+  }
+  if (verify) return;
+#pragma unroll
+  for (int i = 0; i < kShare; ++i) stored[i * kWide] = cell[i];
+}
+
 // One thread a cell of the state.
 __global__ void __launch_bounds__(kThreads) replay_kernel(StepView step, kernels::KdaReplay a) {
   begin_dependent();
@@ -170,6 +224,10 @@ void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep
                      static_cast<int>(d),
                      first};
   const int64_t blocks = count * heads * ((d + kTile - 1) / kTile);
+  if (d == kWide) {
+    launch_dependent(stream, "kda_step", blocks_for(blocks, 1), kThreads, 0, wide_kernel, step, r);
+    return;
+  }
   launch_dependent(stream, "kda_step", blocks_for(blocks, 1), kThreads, shared_bytes(d), recurrence_kernel,
                    step, r);
 }

@@ -37,10 +37,17 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
   let_next_start();
   const int64_t slices = a.width / kColumns, slice = blockIdx.x % slices;
   const int64_t column = slice * kColumns + threadIdx.x % 32;
-  for (int i = threadIdx.x; i < kMapping * kValues; i += kMixThreads) {
-    const int o = i / kValues, v = i % kValues;
+  float loaded[kMapping * kValues / kMixThreads];  // all on their way at once
+#pragma unroll
+  for (int k = 0; k < kMapping * kValues / kMixThreads; ++k) {
+    const int i = static_cast<int>(threadIdx.x) + k * kMixThreads, o = i / kValues, v = i % kValues;
     const int64_t at = o * a.fn_stride + v / kColumns * a.width + slice * kColumns + v % kColumns;
-    fn[o][v] = load(a.fn, a.fn_is_bf16 ? DType::bf16 : DType::f32, at);
+    loaded[k] = load(a.fn, a.fn_is_bf16 ? DType::bf16 : DType::f32, at);
+  }
+#pragma unroll
+  for (int k = 0; k < kMapping * kValues / kMixThreads; ++k) {
+    const int i = static_cast<int>(threadIdx.x) + k * kMixThreads;
+    fn[i / kValues][i % kValues] = loaded[k];
   }
   wait_for_previous();
   __syncthreads();
@@ -48,12 +55,17 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
   const int64_t t = blockIdx.x / slices * kRows + warp;
   if (t >= a.rows) return;
   float old[kStreams];
+#pragma unroll
   for (int i = 0; i < kStreams; ++i) old[i] = a.streams(t)[i * a.width + column];
   if (a.expands) {
-    const float* m = a.old_mix(t);
+    float m[kStreams + kStreams * kStreams];
+#pragma unroll
+    for (int i = 0; i < kStreams + kStreams * kStreams; ++i) m[i] = a.old_mix(t)[i];
     const float y = a.y(t)[column];
+#pragma unroll
     for (int j = 0; j < kStreams; ++j) {
       float sum = m[j] * y;
+#pragma unroll
       for (int i = 0; i < kStreams; ++i) sum = fmaf(m[kStreams + i * kStreams + j], old[i], sum);
       a.streams(t)[j * a.width + column] = sum;
       values[warp][j * kColumns + lane] = sum;
@@ -64,6 +76,7 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
   __syncwarp();
   float sum = 0;
   if (lane < kMapping) {
+#pragma unroll 16
     for (int v = 0; v < kValues; ++v) sum = fmaf(fn[lane][v], values[warp][v], sum);
   } else if (lane == kMapping) {
     for (int v = 0; v < kValues; ++v) sum = fmaf(values[warp][v], values[warp][v], sum);
@@ -71,8 +84,10 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
   a.partial[(t * slices + slice) * kPartial + lane] = sum;
 }
 
-constexpr int kThreads = 256, kWarps = kThreads / 32;
-constexpr int kAll = kThreads + 32;  // and one warp for Sinkhorn
+constexpr int kThreads = 512, kWarps = kThreads / 32;
+constexpr int kAll = kThreads + 32;              // and one warp for Sinkhorn
+constexpr int kEach = 2;                         // pieces of four columns a thread keeps
+constexpr int kMaxWidth = 4 * kEach * kThreads;  // D
 
 __device__ void worker_barrier() {
   asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
@@ -114,6 +129,7 @@ __global__ void __launch_bounds__(kAll) finish_kernel(const __grid_constant__ Bo
   if (warp < kWarps) {
     const int64_t each = (slices + kWarps - 1) / kWarps;
     float sum = 0;
+#pragma unroll 8
     for (int64_t s = warp * each; s < min(slices, (warp + 1) * each); ++s) {
       sum += a.partial[(t * slices + s) * kPartial + lane];
     }
@@ -137,30 +153,51 @@ __global__ void __launch_bounds__(kAll) finish_kernel(const __grid_constant__ Bo
     return;
   }
   float pre[kStreams];
+#pragma unroll
   for (int i = 0; i < kStreams; ++i) pre[i] = sigmoid(mapped[i]) + a.hc_eps;
-  const float* f = a.streams(t);
-  float* x = a.x(t);
+  float4 x[kEach];
   float squares = 0;
-  for (int64_t c = threadIdx.x; c < a.width; c += kThreads) {
-    float sum = 0;
-    for (int i = 0; i < kStreams; ++i) sum = fmaf(pre[i], f[i * a.width + c], sum);
-    x[c] = sum;
-    squares = fmaf(sum, sum, squares);
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t c = 4 * (int64_t{threadIdx.x} + k * kThreads);
+    x[k] = float4{0, 0, 0, 0};
+    if (c >= a.width) continue;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float4 f = *reinterpret_cast<const float4*>(a.streams(t) + i * a.width + c);
+      x[k].x = fmaf(pre[i], f.x, x[k].x), x[k].y = fmaf(pre[i], f.y, x[k].y);
+      x[k].z = fmaf(pre[i], f.z, x[k].z), x[k].w = fmaf(pre[i], f.w, x[k].w);
+    }
+    *reinterpret_cast<float4*>(a.x(t) + c) = x[k];
+    squares = fmaf(x[k].x, x[k].x, squares), squares = fmaf(x[k].y, x[k].y, squares);
+    squares = fmaf(x[k].z, x[k].z, squares), squares = fmaf(x[k].w, x[k].w, squares);
   }
   if (a.norm == nullptr) return;
   squares = warp_sum(squares);
   if (lane == 0) squares_of[warp] = squares;
   worker_barrier();
   float total = 0;
+#pragma unroll
   for (int w = 0; w < kWarps; ++w) total += squares_of[w];
   const float scale = 1.0f / sqrtf(total / static_cast<float>(a.width) + a.norm_eps);
-  for (int64_t c = threadIdx.x; c < a.width; c += kThreads) a.normed(t)[c] = x[c] * scale * a.norm[c];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    const int64_t c = 4 * (int64_t{threadIdx.x} + k * kThreads);
+    if (c >= a.width) continue;
+    const float4 w = *reinterpret_cast<const float4*>(a.norm + c);
+    *reinterpret_cast<float4*>(a.normed(t) + c) =
+        float4{x[k].x * scale * w.x, x[k].y * scale * w.y, x[k].z * scale * w.z, x[k].w * scale * w.w};
+  }
 }
 
 }  // namespace
 
 bool fits_boundary(const kernels::MhcCollapse& a) {
-  return a.streams.cols == kStreams * a.x.cols && a.x.cols % kColumns == 0;
+  const auto by_four = [](const View& v) {
+    return reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && v.stride % 4 == 0;
+  };
+  return a.streams.cols == kStreams * a.x.cols && a.x.cols % kColumns == 0 && a.x.cols <= kMaxWidth &&
+         by_four(a.streams) && by_four(a.x);
 }
 
 int64_t boundary_bytes(int64_t rows, int64_t width) {

@@ -28,7 +28,7 @@ struct Work {
   int64_t width;      // D
   int64_t inner_width, shared_width;
   float limit;
-  int32_t task_rows;  // inner rows a row group takes at once in the first product: 8 or 16
+  int32_t up_rows, down_rows;  // output rows that a row group takes at once in either product
 };
 
 // What both products share: tasks are (group, run of output rows), runs fastest.
@@ -51,7 +51,7 @@ struct Tasks {
   __device__ int row_groups(int64_t inner) const {
     return skinny::kWarps / skinny::groups_of(blocks_in(in(inner)));
   }
-  __device__ int group_rows() const { return kUp ? a.task_rows : skinny::kTileRows; }
+  __device__ int group_rows() const { return kUp ? a.up_rows : a.down_rows; }
   __device__ int64_t runs(int64_t inner) const {
     const int64_t rows = kUp ? inner : a.width, each = row_groups(inner) * group_rows();
     return (rows + each - 1) / each;
@@ -107,26 +107,25 @@ struct Tasks {
     return {group.rows, [rows](int c) { return rows[c]; }};
   }
   template <class Sum>
-  __device__ void store(int chunk, Sum sum) const {
+  __device__ void store(int chunk, int row_group, Sum sum, int thread, int threads) const {
     const Task t = task(chunk);
-    const int each = group_rows();
-    const int64_t all = kUp ? t.inner : a.width;
-    const int rows = static_cast<int>(min(int64_t{row_groups(t.inner)} * each, all - t.first));
-    for (int i = threadIdx.x; i < rows * t.group.rows; i += skinny::kThreads) {
-      const int row = i % rows, column = i / rows, group = row / each, within = row % each;
+    const int64_t first = t.first + row_group * group_rows(), all = kUp ? t.inner : a.width;
+    const int rows = static_cast<int>(max(int64_t{0}, min(int64_t{group_rows()}, all - first)));
+    for (int i = thread; i < rows * t.group.rows; i += threads) {
+      const int row = i % rows, column = i / rows;
       const int32_t entry = a.groups.entry[t.group.first + column];
       if constexpr (kUp) {
-        a.inner(entry)[t.first + row] =
-            clamped_swiglu(sum(group, within, column), sum(group, 16 + within, column), a.limit);
+        a.inner(entry)[first + row] = clamped_swiglu(sum(row, column), sum(16 + row, column), a.limit);
       } else {
-        a.y(entry)[t.first + row] = sum(group, within, column);
+        a.y(entry)[first + row] = sum(row, column);
       }
     }
   }
 };
 
 template <class W, bool kUp, int kTiles>
-__global__ void __launch_bounds__(skinny::kThreads) grouped_kernel(const __grid_constant__ Work a) {
+__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
+    grouped_kernel(const __grid_constant__ Work a) {
   let_next_start();
   wait_for_previous();  // the groups themselves come from a kernel before
   const Tasks<W, kUp> tasks(a);
@@ -230,7 +229,9 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   w.inner_width = scratch.inner_width;
   w.shared_width = shared ? shared->gate.out() : 0;
   w.limit = a.limit;
-  w.task_rows = rows <= 2 ? 8 : 16;
+  // Few rows touch few experts: shorter tasks share them out evenly.
+  w.up_rows = rows <= 2 ? 8 : 16;
+  w.down_rows = rows <= 2 ? 16 : skinny::kTileRows;
   const auto with_rows = [&](auto element) {
     using W = decltype(element);
     if (rows <= 64) return launch<W, 1>(stream, a, shared != nullptr, out, w, multiprocessors);

@@ -10,17 +10,23 @@ namespace {
 __global__ void __launch_bounds__(32)
     route_kernel(Rows<const float> logits, const float* bias, int32_t experts, int32_t chosen, float scale,
                  Rows<int32_t> ids, Rows<float> weights) {
+  extern __shared__ float memory[];
+  float *p = memory, *rank = memory + experts;  // [experts] each: probability, and what is chosen by
   begin_dependent();
-  extern __shared__ uint8_t taken[];  // [experts]
   const int64_t t = blockIdx.x;
   const int lane = threadIdx.x;
-  for (int32_t e = lane; e < experts; e += 32) taken[e] = 0;
+#pragma unroll 4
+  for (int32_t e = lane; e < experts; e += 32) {
+    const float own = sigmoid(logits(t)[e]);
+    p[e] = own;
+    rank[e] = own + bias[e];
+  }
   __syncwarp();
   uint64_t limit = ~uint64_t{0};
   for (int32_t i = 0; i < chosen; ++i) {
     uint64_t best = 0;
     for (int32_t e = lane; e < experts; e += 32) {
-      const uint64_t word = candidate(sigmoid(logits(t)[e]) + bias[e], e);
+      const uint64_t word = candidate(rank[e], e);
       if (word < limit && word > best) best = word;
     }
     for (int offset = 16; offset > 0; offset /= 2) {
@@ -28,19 +34,21 @@ __global__ void __launch_bounds__(32)
       best = other > best ? other : best;
     }
     limit = best;
-    if (lane == 0) taken[index_of(best)] = 1;
   }
-  if (lane != 0) return;
+  // What is at or above the last one is chosen.
+  int32_t* own_ids = ids(t);
+  int32_t found = 0;
   float sum = 1e-20f;
-  for (int32_t e = 0; e < experts; ++e) {
-    if (taken[e]) sum += sigmoid(logits(t)[e]);
+  for (int32_t first = 0; first < experts; first += 32) {
+    const int32_t e = first + lane;
+    const bool taken = e < experts && candidate(rank[e], e) >= limit;
+    unsigned mask = __ballot_sync(0xffffffffu, taken);
+    if (taken) own_ids[found + __popc(mask & ((1u << lane) - 1))] = e;
+    found += __popc(mask);
+    for (; mask != 0; mask &= mask - 1) sum += p[first + __ffs(static_cast<int>(mask)) - 1];
   }
-  int32_t i = 0;
-  for (int32_t e = 0; e < experts; ++e) {
-    if (!taken[e]) continue;
-    ids(t)[i] = e;
-    weights(t)[i++] = sigmoid(logits(t)[e]) / sum * scale;
-  }
+  __syncwarp();
+  for (int32_t i = lane; i < chosen; i += 32) weights(t)[i] = p[own_ids[i]] / sum * scale;
 }
 
 }  // namespace
@@ -48,7 +56,8 @@ __global__ void __launch_bounds__(32)
 void route(cudaStream_t stream, const kernels::Route& a) {
   if (a.x.rows == 0) return;
   const auto experts = static_cast<int32_t>(a.w.out());
-  launch_dependent(stream, "route", blocks_for(a.x.rows, 1), 32, static_cast<size_t>(experts), route_kernel,
+  launch_dependent(stream, "route", blocks_for(a.x.rows, 1), 32,
+                   2 * static_cast<size_t>(experts) * sizeof(float), route_kernel,
                    rows_of<const float>(a.logits), a.bias, experts, static_cast<int32_t>(a.ids.cols), a.scale,
                    rows_of<int32_t>(a.ids), rows_of<float>(a.weights));
 }

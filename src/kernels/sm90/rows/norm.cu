@@ -15,6 +15,7 @@ __global__ void __launch_bounds__(kThreads)
   begin_dependent();
   const float* in = x(blockIdx.x);
   float squares = 0;
+#pragma unroll 8
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) squares = fmaf(in[c], in[c], squares);
   squares = block_sum<kThreads>(squares);
   const float scale = 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);

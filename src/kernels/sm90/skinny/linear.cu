@@ -79,11 +79,12 @@ struct LinearWork {
     return {columns_here(), [this](int c) { return static_cast<int32_t>(first_column + c); }};
   }
   template <class Sum>
-  __device__ void store(int chunk, Sum sum) const {
-    const int rows = rows_of(chunk), each = share(chunk), all = rows * columns_here();
-    for (int i = threadIdx.x; i < all; i += skinny::kThreads) {
+  __device__ void store(int chunk, int group, Sum sum, int thread, int threads) const {
+    const int each = share(chunk), rows = max(0, min(each, rows_of(chunk) - group * each));
+    const int64_t first = first_row(chunk) + int64_t{group} * each;
+    for (int i = thread; i < rows * columns_here(); i += threads) {
       const int row = i % rows, column = i / rows;
-      p.out(first_column + column)[first_row(chunk) + row] = sum(row / each, row % each, column);
+      p.out(first_column + column)[first + row] = sum(row, column);
     }
   }
 };
@@ -97,7 +98,8 @@ __device__ void multiply_segment(const Products& a, const Segment& p, int64_t bl
 }
 
 template <int kTiles>
-__global__ void __launch_bounds__(skinny::kThreads) products_kernel(const __grid_constant__ Products a) {
+__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
+    products_kernel(const __grid_constant__ Products a) {
   let_next_start();
   // Column tiles of the same weights are neighbours, so that all but the first come from L2.
   const int32_t column_tile = blockIdx.x % a.column_tiles;

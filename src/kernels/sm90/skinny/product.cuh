@@ -2,11 +2,12 @@
 //
 // A CTA is 8 warps. A chunk is up to 32 R weight rows: R row groups of G warps, R G = 8; the warps of a group
 // share K in turns: block b of 128 bytes of every row (64 bf16, 128 e4m3) belongs to warp b mod G. G is the
-// largest power of two up to 8 that divides the number of blocks, so it depends on K only. A warp keeps its
-// weights in a ring of its own in shared memory, filled by cp.async; the product is mma.m16n8k16 with 16
-// weight rows as the one side and 8 activation rows as the other. Each block is summed from zero and then
-// added in f32: e4m3 as f16 times both scales; bf16 with x cut into three bf16 parts that hold all 24 bits of
-// it. At the end the G sums are added in ascending order. Nothing of this depends on how many rows there are.
+// largest power of two up to 8 that divides the number of blocks, or 1 for up to four blocks: it depends on K
+// only. A warp keeps its weights in a ring of its own in shared memory, filled by cp.async; the product is
+// mma.m16n8k16 with 16 weight rows as the one side and 8 activation rows as the other. Each block is summed
+// from zero and then added in f32: e4m3 as f16 times both scales; bf16 with x cut into three bf16 parts that
+// hold all 24 bits of it. At the end the G sums are added in ascending order. Nothing of this depends on how
+// many rows there are.
 //
 // Lane (g, t) = (lane / 4, lane % 4) holds 32 consecutive bytes of a row; they are fed to the instruction as
 // slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of consecutive steps, x in the same order.
@@ -19,6 +20,7 @@ namespace godwit::sm90::skinny {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kStages = 3;
+constexpr int kAloneBlocks = 4;   // so short a K is a warp's own: no sum over warps, and no barrier
 constexpr int kBlockBytes = 128;  // of one weight row
 constexpr int kTileRows = 32;     // of a row group: two tiles of 16
 constexpr int kStageBytes = kTileRows * kBlockBytes;
@@ -34,7 +36,7 @@ constexpr size_t shared_bytes(int column_tiles) {
 
 __host__ __device__ inline int groups_of(int64_t blocks) {
   int g = 1;
-  while (g < kWarps && blocks % (2 * g) == 0) g *= 2;
+  while (g < kWarps && blocks > kAloneBlocks && blocks % (2 * g) == 0) g *= 2;
   return g;
 }
 
@@ -115,19 +117,66 @@ __device__ inline Bytes read_tile(const uint8_t* stage, int tile) {
 template <int kTiles>
 using Sums = float[2][kTiles][4];
 
+// What a lane needs of 8 activation rows and one block, asked for before the weights are waited for.
+template <class W>
+struct Part;
+template <>
+struct Part<bf16> {
+  float4 v[4];
+};
+template <>
+struct Part<f8_e4m3> {
+  uint4 codes[2];
+  float scale[2];
+};
 template <int kTiles>
-__device__ inline void multiply(const uint8_t* stage, const Tiles<bf16>&, int64_t b, const X& x,
-                                const Columns<kTiles>& columns, Sums<kTiles>& sums) {
+__device__ inline void load(Part<bf16>& p, const X& x, const Columns<kTiles>& columns, int j, int64_t b) {
+  const float* row = x.data + columns.row[j] * x.stride + b * kBlockK<bf16> + 16 * (threadIdx.x % 4);
+#pragma unroll
+  for (int s = 0; s < 4; ++s) p.v[s] = *reinterpret_cast<const float4*>(row + 4 * s);
+}
+template <int kTiles>
+__device__ inline void load(Part<f8_e4m3>& p, const X& x, const Columns<kTiles>& columns, int j, int64_t b) {
+  const int64_t padded = x.codes.padded, groups = padded / kFp8Block;
+  const uint8_t* codes = x.codes.codes + columns.row[j] * padded + b * kFp8Block + 32 * (threadIdx.x % 4);
+  p.codes[0] = *reinterpret_cast<const uint4*>(codes);
+  p.codes[1] = *reinterpret_cast<const uint4*>(codes + 16);
+#pragma unroll
+  for (int i = 0; i < 2; ++i) p.scale[i] = x.codes.scales[columns.scaled[j][i] * groups + b];
+}
+
+// The scales of a lane's rows g and g + 8 of both tiles.
+struct Scales {
+  float of[2][2];
+};
+__device__ inline void load(Scales&, const Tiles<bf16>&, int64_t) {}
+__device__ inline void load(Scales& s, const Tiles<f8_e4m3>& w, int64_t b) {
+#pragma unroll
+  for (int tile = 0; tile < 2; ++tile) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int row = threadIdx.x % 32 / 4 + 8 * half;
+      const int64_t at = (w.first_row[tile] + row) / kFp8Block * w.scale_stride + b;
+      s.of[tile][half] = row < w.rows[tile] ? __ldg(w.scales[tile] + at) : 0.0f;
+    }
+  }
+}
+
+// `first` is the part of tile 0; each further one is asked for a tile ahead.
+template <int kTiles>
+__device__ inline void multiply(const uint8_t* stage, const Scales&, int64_t b, const X& x,
+                                const Columns<kTiles>& columns, const Part<bf16>& first, Sums<kTiles>& sums) {
   const Bytes tiles[2] = {read_tile(stage, 0), read_tile(stage, 1)};
-  const int64_t k = b * kBlockK<bf16> + 16 * (threadIdx.x % 4);
+  Part<bf16> part = first;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     if (8 * j >= columns.count) break;
-    const float* row = x.data + columns.row[j] * x.stride + k;
+    const Part<bf16> now = part;
+    if (j + 1 < kTiles) load(part, x, columns, j + 1, b);
     float large[2][4] = {}, small[2][4] = {};
 #pragma unroll
     for (int s = 0; s < 4; ++s) {
-      const float4 v = *reinterpret_cast<const float4*>(row + 4 * s);
+      const float4 v = now.v[s];
       const float rest[4] = {rest_of(v.x), rest_of(v.y), rest_of(v.z), rest_of(v.w)};
       const float last[4] = {rest_of(rest[0]), rest_of(rest[1]), rest_of(rest[2]), rest_of(rest[3])};
 #pragma unroll
@@ -148,11 +197,10 @@ __device__ inline void multiply(const uint8_t* stage, const Tiles<bf16>&, int64_
 }
 
 template <int kTiles>
-__device__ inline void multiply(const uint8_t* stage, const Tiles<f8_e4m3>& w, int64_t b, const X& x,
-                                const Columns<kTiles>& columns, Sums<kTiles>& sums) {
-  const int lane = threadIdx.x % 32;
+__device__ inline void multiply(const uint8_t* stage, const Scales& scales, int64_t b, const X& x,
+                                const Columns<kTiles>& columns, const Part<f8_e4m3>& first,
+                                Sums<kTiles>& sums) {
   uint32_t a[2][8][4];
-  float scale[2][2];
 #pragma unroll
   for (int tile = 0; tile < 2; ++tile) {
     const Bytes v = read_tile(stage, tile);
@@ -163,36 +211,28 @@ __device__ inline void multiply(const uint8_t* stage, const Tiles<f8_e4m3>& w, i
       a[tile][s][2] = widen_two(v.low[s] >> 16);
       a[tile][s][3] = widen_two(v.high[s] >> 16);
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int row = lane / 4 + 8 * half;
-      const int64_t at = (w.first_row[tile] + row) / kFp8Block * w.scale_stride + b;
-      scale[tile][half] = row < w.rows[tile] ? __ldg(w.scales[tile] + at) : 0.0f;
-    }
   }
-  const int64_t padded = x.codes.padded;
+  Part<f8_e4m3> part = first;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     if (8 * j >= columns.count) break;
-    const uint8_t* codes = x.codes.codes + columns.row[j] * padded + b * kFp8Block + 32 * (lane % 4);
-    const uint4 first = *reinterpret_cast<const uint4*>(codes);
-    const uint4 second = *reinterpret_cast<const uint4*>(codes + 16);
-    const uint32_t v[8] = {first.x, first.y, first.z, first.w, second.x, second.y, second.z, second.w};
-    float part[2][4] = {};
+    const Part<f8_e4m3> now = part;
+    if (j + 1 < kTiles) load(part, x, columns, j + 1, b);
+    const uint32_t v[8] = {now.codes[0].x, now.codes[0].y, now.codes[0].z, now.codes[0].w,
+                           now.codes[1].x, now.codes[1].y, now.codes[1].z, now.codes[1].w};
+    float product[2][4] = {};
 #pragma unroll
     for (int s = 0; s < 8; ++s) {
       const uint32_t b0 = widen_two(v[s]), b1 = widen_two(v[s] >> 16);
-      mma_f16(part[0], a[0][s], b0, b1);
-      mma_f16(part[1], a[1][s], b0, b1);
+      mma_f16(product[0], a[0][s], b0, b1);
+      mma_f16(product[1], a[1][s], b0, b1);
     }
-    const float* x_scales = x.codes.scales + b;
-    const float x_scale[2] = {x_scales[columns.scaled[j][0] * (padded / kFp8Block)],
-                              x_scales[columns.scaled[j][1] * (padded / kFp8Block)]};
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        sums[tile][j][i] = fmaf(part[tile][i], scale[tile][i / 2] * x_scale[i % 2], sums[tile][j][i]);
+        sums[tile][j][i] =
+            fmaf(product[tile][i], scales.of[tile][i / 2] * now.scale[i % 2], sums[tile][j][i]);
       }
     }
   }
@@ -204,7 +244,8 @@ __device__ inline void multiply(const uint8_t* stage, const Tiles<f8_e4m3>& w, i
 //   Work::tiles(chunk, group)         what a row group multiplies there
 //   Work::x(chunk, group)             by what
 //   Work::columns<kTiles>(chunk)      activation rows
-//   Work::store(chunk, sum)           writes results; sum(group, row, column) adds the G parts
+//   Work::store(chunk, group, sum, thread, threads)
+//                                     writes what a row group gives; sum(row, column) adds the G parts
 template <class W, int kTiles, class Work>
 __device__ inline void run(const Work& work, bool depends) {
   extern __shared__ __align__(128) uint8_t memory[];
@@ -248,11 +289,21 @@ __device__ inline void run(const Work& work, bool depends) {
     const X x = work.x(chunk, warp / groups);
     const Columns<kTiles> columns = work.template columns<kTiles>(chunk);
     Sums<kTiles> sums = {};
+    Part<W> next;
+    Scales next_scales;
+    load(next, x, columns, 0, warp % groups);
+    load(next_scales, tiles, warp % groups);
     for (int64_t b = warp % groups; b < blocks; b += groups) {
       fill_next();
+      const Part<W> part = next;
+      const Scales scales = next_scales;
+      if (b + groups < blocks) {
+        load(next, x, columns, 0, b + groups);
+        load(next_scales, tiles, b + groups);
+      }
       wait_copies<kStages - 1>();
       __syncwarp();
-      multiply(ring + slot * kStageBytes, tiles, b, x, columns, sums);
+      multiply(ring + slot * kStageBytes, scales, b, x, columns, part, sums);
       __syncwarp();
       slot = slot + 1 == kStages ? 0 : slot + 1;
     }
@@ -268,14 +319,24 @@ __device__ inline void run(const Work& work, bool depends) {
         }
       }
     }
+    if (groups == 1) {
+      __syncwarp();
+      work.store(
+          chunk, warp, [&](int row, int column) { return own[column * kColumnPitch + row]; }, lane, 32);
+      __syncwarp();
+      continue;
+    }
     __syncthreads();
-    work.store(chunk, [&](int group, int row, int column) {
-      float sum = 0;
-      for (int g = 0; g < groups; ++g) {
-        sum += partial[(group * groups + g) * kWarpFloats + column * kColumnPitch + row];
-      }
-      return sum;
-    });
+    for (int group = 0; group < kWarps / groups; ++group) {
+      const auto sum_of_parts = [&](int row, int column) {
+        float sum = 0;
+        for (int g = 0; g < groups; ++g) {
+          sum += partial[(group * groups + g) * kWarpFloats + column * kColumnPitch + row];
+        }
+        return sum;
+      };
+      work.store(chunk, group, sum_of_parts, static_cast<int>(threadIdx.x), kThreads);
+    }
     __syncthreads();
   }
 }
