@@ -3,6 +3,7 @@
 #include <strings.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/clock.h"
 
@@ -20,18 +21,22 @@ std::string_view key_in(const HttpRequest& request) {
   return request.header("x-api-key");
 }
 
+// Errors: unauthorized.
+Result<ApiKey*> find_key(ServerContext& context, const HttpRequest& request) {
+  const std::string_view secret = key_in(request);
+  ApiKey* const key = secret.empty() ? nullptr : context.keys->find(secret);
+  if (key) return key;
+  context.metrics.count_key_request("", "unknown");
+  if (!secret.empty()) return make_error(ErrorCode::unauthorized, "", "the API key is not known here");
+  return make_error(ErrorCode::unauthorized, "",
+                    "an API key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"");
+}
+
 }  // namespace
 
 Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWriter& writer) {
   if (!context.keys) return {};
-  const std::string_view secret = key_in(request);
-  ApiKey* const key = secret.empty() ? nullptr : context.keys->find(secret);
-  if (!key) {
-    context.metrics.count_key_request("", "unknown");
-    if (!secret.empty()) return make_error(ErrorCode::unauthorized, "", "the API key is not known here");
-    return make_error(ErrorCode::unauthorized, "",
-                      "an API key is needed, as \"Authorization: Bearer KEY\" or \"x-api-key: KEY\"");
-  }
+  GODWIT_ASSIGN(ApiKey* const key, find_key(context, request));
   auto lease = key->admit(request.body.size(), SteadyClock().now_ns());
   context.metrics.count_key_request(key->name(), lease ? "accepted" : "limited");
   if (!lease) return std::move(lease.error());
@@ -39,6 +44,17 @@ Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWri
   request.key_salt = key->cache_salt();
   writer.hold(std::move(*lease));
   return {};
+}
+
+Result<void> may_send_body(ServerContext& context, const HttpRequest& head) {
+  if (!context.keys) return {};
+  GODWIT_ASSIGN(ApiKey* const key, find_key(context, head));
+  const std::string_view length = head.header("content-length");
+  size_t bytes = 0;  // a chunked body says it by and by: authorise() looks again
+  std::from_chars(length.data(), length.data() + length.size(), bytes);
+  auto may = key->may_send(bytes);
+  if (!may) context.metrics.count_key_request(key->name(), "limited");
+  return may;
 }
 
 Headers cors_headers(const std::vector<std::string>& origins, const HttpRequest& request) {

@@ -12,6 +12,10 @@ namespace godwit::server {
 // unauthorized, overloaded, too_large.
 Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWriter& writer);
 
+// The same before the body is read: whether the key is known and may send so much. Occupies nothing. Errors:
+// unauthorized, too_large.
+Result<void> may_send_body(ServerContext& context, const HttpRequest& head);
+
 // Headers for a browser page of another origin that may use this server; none otherwise.
 Headers cors_headers(const std::vector<std::string>& origins, const HttpRequest& request);
 // In addition, for the OPTIONS request that asks first.

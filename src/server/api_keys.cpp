@@ -87,11 +87,14 @@ uint64_t ApiKey::cache_salt() const {
   return isolated_ ? hash_bytes(name_) : 0;
 }
 
+Result<void> ApiKey::may_send(size_t body_bytes) const {
+  if (limits_.body_bytes == 0 || body_bytes <= static_cast<size_t>(limits_.body_bytes)) return {};
+  return make_error(ErrorCode::too_large, "", "the body has {} bytes; this API key may send {}", body_bytes,
+                    limits_.body_bytes);
+}
+
 Result<std::shared_ptr<void>> ApiKey::admit(size_t body_bytes, int64_t now_ns) {
-  if (limits_.body_bytes > 0 && body_bytes > static_cast<size_t>(limits_.body_bytes)) {
-    return make_error(ErrorCode::too_large, "", "the body has {} bytes; this API key may send {}", body_bytes,
-                      limits_.body_bytes);
-  }
+  GODWIT_TRY(may_send(body_bytes));
   if (running_.fetch_add(1) >= limits_.concurrent && limits_.concurrent > 0) {
     running_.fetch_sub(1);
     return make_error(ErrorCode::overloaded, "", "this API key has {} requests running, as many as it may",

@@ -37,6 +37,8 @@ class ApiKey {
   const Sha256& digest() const { return digest_; }
   uint64_t cache_salt() const;  // 0 unless isolated
 
+  // Errors: too_large.
+  Result<void> may_send(size_t body_bytes) const;
   // What the request occupies until it is dropped. Errors: too_large, overloaded, naming the limit.
   Result<std::shared_ptr<void>> admit(size_t body_bytes, int64_t now_ns);
 

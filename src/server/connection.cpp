@@ -98,6 +98,8 @@ class Connection final : public ResponseWriter,
   void await_body();
   void enter_answering();
   void refuse(const Error& error);
+  void refuse(HttpResponse response);
+  HttpRequest described(HttpRequest request);
   Error timed_out(int64_t now) const;
   void on_client_eof();
   void client_gone();
@@ -197,6 +199,8 @@ void Connection::feed() {
   if (!fed) return refuse(fed.error());
   in_.erase(0, fed->consumed);
   if (fed->header_done && !fed->done) {
+    if (auto answer = host_->handlers.turn_away(described(reader_.without_body())))
+      return refuse(std::move(*answer));
     body_phase_ = true;
     upload_deadline_ = now_ns() + host_->limits.upload_ms * kMs;
     await_body();
@@ -212,19 +216,15 @@ void Connection::feed() {
   head_ = reader_.head();
   http_1_0_ = reader_.http_1_0();
   close_after_ = !reader_.keep_alive() || host_->closing.load();
-  HttpRequest request = reader_.take();
-  request.peer = peer_;
-  request.from_loopback = from_loopback_;
-  request.received_ns = received_ns_ = now_ns();
-  request_id_ = request.id;
+  HttpRequest request = described(reader_.take());
   body_phase_ = false;
   read_buffer_ = std::string();
   enter_answering();
   const auto handled = caught([&]() -> Result<void> {
-    host_->handler(std::move(request), shared_from_this());
+    host_->handlers.handle(std::move(request), shared_from_this());
     return {};
   });
-  if (!handled) respond(host_->error_response(handled.error()));
+  if (!handled) respond(host_->handlers.error_response(handled.error()));
 }
 
 void Connection::await_body() {
@@ -238,12 +238,25 @@ void Connection::enter_answering() {
   host_->exchanges.fetch_add(1);
 }
 
+// What the reader does not know of a request.
+HttpRequest Connection::described(HttpRequest request) {
+  request.peer = peer_;
+  request.from_loopback = from_loopback_;
+  request.received_ns = received_ns_ = now_ns();
+  request_id_ = request.id;
+  return request;
+}
+
 void Connection::refuse(const Error& error) {
-  enter_answering();
   received_ns_ = now_ns();
   request_id_ = request_id_of("");
+  refuse(host_->handlers.error_response(error));
+}
+
+// The rest of the request is not read.
+void Connection::refuse(HttpResponse response) {
+  enter_answering();
   in_.clear();
-  HttpResponse response = host_->error_response(error);
   response.close = true;
   respond(std::move(response));
 }

@@ -19,9 +19,7 @@ namespace godwit::server {
 // What all connections of a listener share.
 struct ConnectionHost {
   HttpLimits limits;
-  Handler handler;
-  // Called for requests that never reach the handler (too large, not HTTP, timed out): the one error body.
-  std::function<HttpResponse(const Error&)> error_response;
+  HttpHandlers handlers;
   std::atomic<bool> closing{false};     // no more keep-alive
   std::atomic<int64_t> connections{0};  // open ones
   std::atomic<int64_t> exchanges{0};    // requests whose answer is not yet sent whole

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -82,7 +83,14 @@ class ResponseWriter {
   virtual int status() const = 0;
 };
 
-using Handler = std::function<void(HttpRequest&&, const std::shared_ptr<ResponseWriter>&)>;
+// What a listener does with requests.
+struct HttpHandlers {
+  std::function<void(HttpRequest&&, const std::shared_ptr<ResponseWriter>&)> handle;
+  // Asked with a request whose body is still to come, before any of it is read: an answer turns it away.
+  std::function<std::optional<HttpResponse>(HttpRequest head)> turn_away;
+  // The body of errors for requests that never reach `handle` (too large, not HTTP, timed out).
+  std::function<HttpResponse(const Error&)> error_response;
+};
 
 struct HttpLimits {
   size_t header_bytes = 32 * 1024;

@@ -78,13 +78,11 @@ Listener::~Listener() {
   stop();
 }
 
-Result<std::unique_ptr<Listener>> Listener::start(const Options& options, Handler handler,
-                                                  std::function<HttpResponse(const Error&)> error_response) {
+Result<std::unique_ptr<Listener>> Listener::start(const Options& options, HttpHandlers handlers) {
   auto impl = std::make_unique<Impl>();
   raise_descriptor_limit(options.limits.connections);
   impl->host->limits = options.limits;
-  impl->host->handler = std::move(handler);
-  impl->host->error_response = std::move(error_response);
+  impl->host->handlers = std::move(handlers);
   for (int i = 0; i < std::max(1, options.threads); ++i) {
     impl->threads.push_back(std::make_unique<IoThread>());
   }

@@ -22,8 +22,7 @@ class Listener {
   };
 
   // Binds and starts answering at once. Errors: usage (bad address), unavailable (address in use).
-  static Result<std::unique_ptr<Listener>> start(const Options& options, Handler handler,
-                                                 std::function<HttpResponse(const Error&)> error_response);
+  static Result<std::unique_ptr<Listener>> start(const Options& options, HttpHandlers handlers);
   ~Listener();  // stop()
 
   uint16_t port() const;

@@ -115,8 +115,8 @@ bool RequestReader::head() const {
   return impl_->parser.get().method() == http::verb::head;
 }
 
-HttpRequest RequestReader::take() {
-  auto message = impl_->parser.release();
+HttpRequest RequestReader::without_body() const {
+  const auto& message = impl_->parser.get();
   HttpRequest out;
   out.method = std::string(message.method_string());
   out.path = normalise_path(std::string_view(message.target()));
@@ -126,8 +126,13 @@ HttpRequest RequestReader::take() {
                    [](unsigned char c) { return static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c); });
     out.headers.emplace_back(std::move(name), std::string(field.value()));
   }
-  out.body = std::move(message.body());
   out.id = request_id_of(out.header("x-request-id"));
+  return out;
+}
+
+HttpRequest RequestReader::take() {
+  HttpRequest out = without_body();
+  out.body = std::move(impl_->parser.release().body());
   return out;
 }
 

@@ -31,7 +31,8 @@ class RequestReader {
 
   bool keep_alive() const;
   bool http_1_0() const;
-  bool head() const;  // a HEAD request: the answer has no body
+  bool head() const;                 // a HEAD request: the answer has no body
+  HttpRequest without_body() const;  // after header_done: all but the body
   HttpRequest take();
 
  private:

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/log.h"
 #include "server/fields.h"
 #include "server/translate.h"
 
@@ -11,17 +12,18 @@ namespace {
 constexpr size_t kMaxTools = 10'000;
 constexpr size_t kMaxMetadata = 16;
 
+// Tools that OpenAI runs on its servers, and custom ones, cannot be called here. Clients send them beside
+// their functions whatever the server is, so they are left out, with a warning (api spec §4.10).
 Result<JsonArray> read_tools(const JsonArray& tools) {
   JsonArray out;
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
     GODWIT_TRY(need_object(tools[i], path));
-    const Json* type = member_of(tools[i], "type");
-    if (!type || !(*type == Json("function"))) {
-      return refusal(path + ".type",
-                     fmt::format("must be \"function\", got {}: tools that OpenAI runs on its "
-                                 "servers, and custom ones, cannot be used here",
-                                 type ? describe(*type) : "nothing"));
+    GODWIT_ASSIGN(const std::string type, need_string(tools[i], "type", path));
+    if (type != "function") {
+      log_warn("{} is of the type {}, which is not available here; it was left out", path,
+               describe(Json(type)));
+      continue;
     }
     GODWIT_ASSIGN(Json tool, chat_tool(tools[i], "parameters", path));
     out.push_back(std::move(tool));
@@ -102,11 +104,15 @@ Result<ResponsesChat> chat_of_responses(const Json& body, JsonArray history) {
 
   JsonObject chat;
   chat.set("messages", std::move(messages));
+  bool left_out_all = false;
   if (tools) {
     GODWIT_ASSIGN(JsonArray functions, read_tools(*tools));
-    chat.set("tools", std::move(functions));
+    left_out_all = functions.empty() && !tools->empty();
+    if (!functions.empty()) chat.set("tools", std::move(functions));
   }
-  if (const Json* choice = fields.any("tool_choice")) chat.set("tool_choice", read_tool_choice(*choice));
+  const Json* choice = fields.any("tool_choice");
+  if (choice && !(left_out_all && *choice == Json("auto")))
+    chat.set("tool_choice", read_tool_choice(*choice));
   if (const Json* text = fields.any("text")) GODWIT_TRY(read_format(*text, chat));
   if (max_tokens) chat.set("max_completion_tokens", *max_tokens);
   if (const Json* reasoning = fields.any("reasoning")) {

@@ -8,6 +8,26 @@
 #include "server/routes/route_table.h"
 
 namespace godwit::server {
+namespace {
+
+HttpHandlers handlers(ServerContext& context, bool admin_port) {
+  HttpHandlers out;
+  out.handle = [&context, admin_port](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
+    request.admin_port = admin_port;
+    dispatch(context, std::move(request), writer);
+  };
+  out.turn_away = [&context, admin_port](HttpRequest head) {
+    head.admin_port = admin_port;
+    return turn_away(context, std::move(head));
+  };
+  out.error_response = [&context](const Error& error) {
+    context.metrics.count_response("refused", info(error.code).http_status);
+    return error_response(error);
+  };
+  return out;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   std::unique_ptr<Server> server(new Server(std::make_unique<ServerContext>(options.sizes)));
@@ -16,25 +36,14 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
   context.settings = options.settings;
   context.keys = options.keys;
   context.cors_origins = options.cors_origins;
-  auto handler = [&context](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
-    dispatch(context, std::move(request), writer);
-  };
-  auto refused = [&context](const Error& error) {
-    context.metrics.count_response("refused", info(error.code).http_status);
-    return error_response(error);
-  };
   context.has_admin_port = options.admin_port.has_value();
-  GODWIT_ASSIGN(server->listener_, Listener::start(options.http, handler, refused));
+  GODWIT_ASSIGN(server->listener_, Listener::start(options.http, handlers(context, false)));
   if (options.admin_port) {
     Listener::Options admin = options.http;
     admin.port = *options.admin_port;
     admin.port_flag = "--admin-port";
     admin.threads = 1;
-    auto admin_handler = [handler](HttpRequest&& request, const std::shared_ptr<ResponseWriter>& writer) {
-      request.admin_port = true;
-      handler(std::move(request), writer);
-    };
-    GODWIT_ASSIGN(server->admin_, Listener::start(admin, std::move(admin_handler), refused));
+    GODWIT_ASSIGN(server->admin_, Listener::start(admin, handlers(context, true)));
   }
   context.connections = [listener = server->listener_.get()] { return listener->connections(); };
   return server;

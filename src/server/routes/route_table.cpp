@@ -115,6 +115,22 @@ void prepare_on_workers(ServerContext& context, std::string_view route, const Ht
                         error_form(request)));
 }
 
+std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest head) {
+  head.path = with_version(std::move(head.path));
+  for (const Route& route : routes()) {
+    if (route.method != head.method || !matches(route.path, head.path)) continue;
+    const auto may = route.access == RouteAccess::key     ? may_send_body(context, head)
+                     : route.access == RouteAccess::admin ? may_administer(context, head)
+                                                          : Result<void>();
+    if (may) return std::nullopt;
+    HttpResponse response = error_response(may.error(), error_form(head));
+    context.metrics.count_response(route.name, response.status);
+    for (const auto& header : cors_headers(context.cors_origins, head)) response.headers.push_back(header);
+    return response;
+  }
+  return std::nullopt;
+}
+
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   request.path = with_version(std::move(request.path));
   if (const Headers cors = cors_headers(context.cors_origins, request); !cors.empty()) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,9 @@ const std::vector<Route>& routes();
 
 // Finds and runs the route of `request`; answers 404, 405 and OPTIONS itself.
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer);
+
+// The answer to a request that may not use its route, known before its body is read.
+std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest head);
 
 // Runs `job` on the text workers, in the lane for bodies of that size; answers 429 when it is full.
 void prepare_on_workers(ServerContext& context, std::string_view route, const HttpRequest& request,

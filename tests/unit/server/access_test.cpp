@@ -4,6 +4,7 @@
 
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "harness.h"
 #include "server/routes/route_table.h"
@@ -39,6 +40,31 @@ class Access : public ::testing::Test {
   std::vector<uint64_t> salts_;
   std::atomic<bool> hang_{false};
 };
+
+// Whoever may not ask need not send, and the server need not hold, what they would ask.
+TEST_F(Access, AreLookedAtBeforeTheBody) {
+  keys(line("alice", "secret-a") + line("small", "secret-s", "body=100"));
+  const auto head = [](std::string_view path, std::string_view headers, int64_t length) {
+    return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\n{}Content-Length: {}\r\n\r\n", path, headers, length);
+  };
+  for (const auto& [path, headers, status] :
+       {std::tuple("/v1/chat/completions", "", 401),
+        std::tuple("/v1/messages", "x-api-key: secret-b\r\n", 401),
+        std::tuple("/chat/completions", "Authorization: Bearer secret-b\r\nExpect: 100-continue\r\n", 401),
+        std::tuple("/v1/chat/completions", "x-api-key: secret-s\r\n", 413)}) {
+    Client client(harness_.port());
+    client.send(head(path, headers, 1'000'000));  // and not a byte of the body
+    const Answer answer = client.receive();
+    EXPECT_EQ(answer.status, status) << path << " " << headers;
+    EXPECT_EQ(answer.header("connection"), "close");
+  }
+  Client client(harness_.port());
+  client.send(head("/v1/chat/completions", "x-api-key: secret-a\r\nExpect: 100-continue\r\n",
+                   static_cast<int64_t>(kBody.size())));
+  EXPECT_THAT(client.receive_some(5000), ::testing::StartsWith("HTTP/1.1 100 Continue"));
+  client.send(kBody);
+  EXPECT_EQ(client.receive().status, 200);
+}
 
 TEST_F(Access, OnlyKnownKeysGetIn) {
   keys("# two of them\n" + line("alice", "secret-a") + line("bob", "secret-b"));

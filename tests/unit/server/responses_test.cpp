@@ -94,6 +94,15 @@ Json comparable(Json response) {
   return response;
 }
 
+TEST_F(Responses, ToolsThatRunElsewhereAreLeftOut) {
+  response(
+      R"({"input":"Hi","tools":[{"type":"web_search"},{"type":"function","name":"weather","parameters":{}},)"
+      R"({"type":"custom","name":"patch"}]})");
+  EXPECT_THAT(prompt(), ::testing::HasSubstr("weather"));
+  EXPECT_THAT(prompt(), ::testing::Not(::testing::HasSubstr("patch")));
+  response(R"({"input":"Hi","tools":[{"type":"web_search"}],"tool_choice":"auto"})");
+}
+
 TEST_F(Responses, StreamsBuildTheBody) {
   for (const std::string& sample : output_samples()) {
     for (const char* limit : {"", R"(,"max_output_tokens":6)"}) {
@@ -244,8 +253,9 @@ TEST_F(Responses, RefusalsNameTheField) {
       {body(R"("metadata":{"k":1})"), "metadata.k", "must be a string"},
       {body(R"("max_output_tokens":0)"), "max_output_tokens", "at least 1"},
       {body(R"("tools":7)"), "tools", "must be an array"},
-      {body(R"("tools":[{"type":"web_search"}])"), "tools[0].type", "web_search"},
-      {body(R"("tools":[{"type":"custom","name":"x"}])"), "tools[0].type", "custom"},
+      {body(R"("tools":[{"name":"x"}])"), "tools[0].type", "is required"},
+      {body(R"("tools":[{"type":"web_search"}],"tool_choice":"required")"), "tool_choice",
+       "together with tools"},
       {body(R"("tools":[{"type":"function"}])"), "tools[0].name", "must be a string"},
       {body(R"("tools":[{"type":"function","name":"f","parameters":7}])"), "tools[0].parameters", "object"},
       {body(R"("tool_choice":"sometimes",)" + std::string(kTools)), "tool_choice", "sometimes"},
