@@ -32,8 +32,8 @@ struct Experts {
   View ids;                                // [T, k] i32
   View weights;                            // [T, k] f32
   const ExpertWeights* experts = nullptr;  // [experts of this rank]
-  DType dtype = DType::f32;                // of their weights …
-  int64_t inner = 0;                       // … and their I; a backend that cannot read the table goes by these
+  DType dtype = DType::f32;                // of their weights, and their I: what a device backend
+  int64_t inner = 0;                       // may know without reading the table
   int32_t first_expert = 0;                // global id of experts[0]
   int32_t expert_count = 0;                // experts of this rank
   float limit = 0;                         // swiglu_limit
@@ -56,7 +56,7 @@ struct Moe {
   Route route;
   Experts experts;
   Ffn shared;
-  View out;    // [T, D]
+  View out;  // [T, D]
 };
 
 }  // namespace godwit::kernels

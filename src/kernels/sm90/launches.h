@@ -69,7 +69,7 @@ void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const k
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory
-constexpr int64_t kMaxConvTaps = 8;  // a thread keeps the window of its channel
+constexpr int64_t kMaxConvTaps = 8;   // a thread keeps the window of its channel
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
 void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a);
 // The recurrence over sequences [first, first + count) of the step.
