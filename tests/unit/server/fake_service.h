@@ -95,7 +95,7 @@ class FakeService final : public engine::Service {
   std::atomic<int64_t> pushed_{0};
   std::atomic<int64_t> submitted_{0};
   std::atomic<int64_t> allowed_{std::numeric_limits<int64_t>::max()};  // ids of all requests together
-  std::atomic<int64_t> cpu_ns_{0};  // of the fake's own thread
+  std::atomic<int64_t> cpu_ns_{0};                                     // of the fake's own thread
 
  private:
   struct Running {
