@@ -81,7 +81,7 @@ def test_stored_responses_come_back_until_they_are_deleted(client, model):
     "change, param",
     [
         ({"background": True}, "background"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"name": "search"}]}, "tools[0].type"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,", "detail": "auto"}]}]}, "input[0].content[0]"),
         ({"reasoning": {"effort": "enormous"}}, "reasoning.effort"),
