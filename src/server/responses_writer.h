@@ -22,6 +22,7 @@ class ResponsesWriter final : public Wire, public DeltaWriter {
   ResponsesWriter(std::string head, std::string seed, Keep keep)
       : head_(std::move(head)), seed_(std::move(seed)), keep_(std::move(keep)) {}
 
+  using Wire::begin;
   // DeltaWriter
   void begin(std::string* out) override;
   void delta(const chat::Delta& delta, const Progress& progress, std::string* out) override;
