@@ -9,7 +9,7 @@
 
 #include <cuda.h>
 
-#include "common.cuh"
+#include "hopper.cuh"
 
 namespace grouped {
 
@@ -46,28 +46,12 @@ struct Problem {
   int32_t k_blocks, column_tiles;
 };
 
-__device__ inline void barrier_init(uint64_t* barrier, uint32_t count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count));
-}
-__device__ inline void barrier_expect(uint64_t* barrier, uint32_t bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
-               "r"(bytes)
-               : "memory");
-}
 // On the barrier of the CTA of this rank in the cluster.
 __device__ inline void barrier_arrive(uint64_t* barrier, uint32_t rank) {
   asm volatile(
       "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\n"
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n}" ::"r"(shared_address(barrier)),
       "r"(rank)
-      : "memory");
-}
-__device__ inline void barrier_wait(uint64_t* barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], "
-      "%1;\n"
-      "@!done bra again;\n}" ::"r"(shared_address(barrier)),
-      "r"(parity)
       : "memory");
 }
 __device__ inline void cluster_sync() {
@@ -95,33 +79,6 @@ __device__ inline void load_tile_for_both(void* to, const CUtensorMap* map, int3
       "%3}], [%4], %5;" ::"r"(shared_address(to)),
       "l"(map), "r"(k), "r"(row), "r"(shared_address(barrier)), "h"(static_cast<uint16_t>(3))
       : "memory");
-}
-__device__ inline void load_bytes(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
-  asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-          shared_address(to)),
-      "l"(from), "r"(bytes), "r"(shared_address(barrier))
-      : "memory");
-}
-
-// Shared-memory descriptor of a K-major tile of 128-byte rows: 128-byte swizzle, 8-row groups 1,024 bytes
-// apart.
-__device__ inline uint64_t descriptor(const void* tile) {
-  return (uint64_t{shared_address(tile) & 0x3ffffu} >> 4) | uint64_t{1} << 16 | uint64_t{64} << 32 |
-         uint64_t{1} << 62;
-}
-// The compiler does not know that products still run: what reads or writes their registers must stay on its
-// side of products_begin and of the wait.
-template <int kValues>
-__device__ inline void settle(float (&d)[kValues]) {
-#pragma unroll
-  for (int i = 0; i < kValues; ++i) asm volatile("" : "+f"(d[i])::"memory");
-}
-__device__ inline void products_begin() {
-  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-__device__ inline void products_end() {
-  asm volatile("wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
 }
 // d[64 x 128] (+)= a[64 x 32] b[128 x 32]^T; `add` false: d is overwritten.
 __device__ inline void multiply(float (&d)[64], uint64_t a, uint64_t b, bool add) {
@@ -168,7 +125,6 @@ __device__ inline Item item_at(const Problem& p, int32_t work, int32_t rank) {
   if constexpr (kShareWeights) return {t.first + row * kCluster + rank, column};
   return {t.first + row, column * kCluster + rank};
 }
-template <bool kShareWeights>
 __device__ inline int32_t items(const Problem& p) {
   return *p.tile_count * p.column_tiles / kCluster;
 }
@@ -177,7 +133,7 @@ template <bool kShareWeights>
 __device__ inline void feed(const Problem& p, Shared& s, const CUtensorMap* a, const CUtensorMap* b0,
                             const CUtensorMap* b1) {
   const auto rank = static_cast<int32_t>(cluster_rank());
-  const int32_t work = items<kShareWeights>(p), clusters = static_cast<int32_t>(gridDim.x) / kCluster;
+  const int32_t work = items(p), clusters = static_cast<int32_t>(gridDim.x) / kCluster;
   Cursor at;
   for (int32_t w = static_cast<int32_t>(blockIdx.x) / kCluster; w < work; w += clusters) {
     const Item item = item_at<kShareWeights>(p, w, rank);
@@ -199,7 +155,7 @@ __device__ inline void feed(const Problem& p, Shared& s, const CUtensorMap* a, c
         load_tile(stage.b[0], b0, k * kBlock, weight_row, full);
         load_tile(stage.b[1], b1, k * kBlock, second_row, full);
       }
-      load_bytes(s.a_scales[at.stage], p.a_scales + k * p.rows + row, kTileRows * 4, full);
+      copy_bytes(s.a_scales[at.stage], p.a_scales + k * p.rows + row, kTileRows * 4, full);
     }
   }
 }
@@ -211,7 +167,7 @@ __device__ inline void consume(const Problem& p, Shared& s, int group, const Epi
   const auto rank = static_cast<int32_t>(cluster_rank());
   const int thread = threadIdx.x % 128;
   const int row = group * 64 + thread / 32 * 16 + thread % 32 / 4;
-  const int32_t work = items<kShareWeights>(p), clusters = static_cast<int32_t>(gridDim.x) / kCluster;
+  const int32_t work = items(p), clusters = static_cast<int32_t>(gridDim.x) / kCluster;
   // Each warp for itself, in both CTAs: it has read its scales and its part of the products is done.
   const auto release = [&](int stage) {
     if (thread % 32 < kCluster) barrier_arrive(&s.empty[stage], threadIdx.x % 32);
@@ -249,7 +205,8 @@ __device__ inline void consume(const Problem& p, Shared& s, int group, const Epi
         products_begin();
 #pragma unroll
         for (int step = 0; step < kBlock / 32; ++step) multiply(part, a + 2 * step, b + 2 * step, step > 0);
-        products_end();
+        products_commit();
+        products_wait<0>();
         settle(part);
         if (half == 1) release(at.stage);
         const float upper = scale_a[0] * scale_b[half], lower = scale_a[1] * scale_b[half];

@@ -24,14 +24,13 @@ struct Layout {
   int64_t assignments;  // T k
   int32_t first, held;  // experts of this rank
   int32_t* slot;        // [T k] row of the padded layout, -1: of another rank
-  int32_t* source;      // [padded rows] token, -1: padding
   Tile* tiles;
   int32_t* tile_count;
   int32_t together;  // row tiles of an expert are a multiple of this
 };
 constexpr int kMaxHeld = 512;
 
-__global__ void __launch_bounds__(1024) plan_kernel(Layout l, int32_t chosen) {
+__global__ void __launch_bounds__(1024) plan_kernel(Layout l) {
   __shared__ int32_t count[kMaxHeld], base[kMaxHeld];
   for (int e = threadIdx.x; e < l.held; e += 1024) count[e] = 0;
   __syncthreads();
@@ -59,7 +58,6 @@ __global__ void __launch_bounds__(1024) plan_kernel(Layout l, int32_t chosen) {
     const bool mine = e >= 0 && e < l.held;
     const int32_t slot = mine ? base[e] + atomicAdd(&count[e], 1) : -1;
     l.slot[i] = slot;
-    if (mine) l.source[slot] = static_cast<int32_t>(i / chosen);
   }
 }
 
@@ -356,7 +354,6 @@ void run(const char* name, const Shape& s, bool skewed, bool share_weights, bool
            s.first,
            s.held,
            device<int32_t>(assignments),
-           device<int32_t>(rows),
            device<Tile>(rows / kTileRows),
            device<int32_t>(1),
            together};
@@ -413,7 +410,7 @@ void run(const char* name, const Shape& s, bool skewed, bool share_weights, bool
   check(cudaStreamCreate(&stream), "stream");
   const auto warps = [](int64_t tasks) { return static_cast<unsigned>((tasks + 7) / 8); };
   const std::function<void()> parts[] = {
-      [&] { plan_kernel<<<1, 1024, 0, stream>>>(l, s.chosen); },
+      [&] { plan_kernel<<<1, 1024, 0, stream>>>(l); },
       [&] {
         permute_kernel<<<warps(assignments), 256, 0, stream>>>(x, x_scales, s.hidden, l.slot, assignments,
                                                                s.chosen, a, a_scales, rows);
@@ -470,11 +467,25 @@ void run(const char* name, const Shape& s, bool skewed, bool share_weights, bool
       all.median, all.least, all.most, gate_up_flop / times[2].median / 1e6,
       down_flop / times[3].median / 1e6, (gate_up_flop + down_flop) / all.median / 1e6, last ? "" : ",");
   std::fflush(stdout);
-  for (void* p : {(void*)w.gate,      (void*)w.up,          (void*)w.down, (void*)w.gate_scales,
-                  (void*)w.up_scales, (void*)w.down_scales, (void*)x,      (void*)x_scales,
-                  (void*)d_ids,       (void*)weights,       (void*)l.slot, (void*)l.source,
-                  (void*)l.tiles,     (void*)l.tile_count,  (void*)a,      (void*)a_scales,
-                  (void*)inner,       (void*)inner_scales,  (void*)y,      (void*)out,
+  for (void* p : {(void*)w.gate,
+                  (void*)w.up,
+                  (void*)w.down,
+                  (void*)w.gate_scales,
+                  (void*)w.up_scales,
+                  (void*)w.down_scales,
+                  (void*)x,
+                  (void*)x_scales,
+                  (void*)d_ids,
+                  (void*)weights,
+                  (void*)l.slot,
+                  (void*)l.tiles,
+                  (void*)l.tile_count,
+                  (void*)a,
+                  (void*)a_scales,
+                  (void*)inner,
+                  (void*)inner_scales,
+                  (void*)y,
+                  (void*)out,
                   (void*)errors})
     check(cudaFree(p), "free");
 }
