@@ -67,7 +67,7 @@ class Connection final : public ResponseWriter,
   }
 
   // ResponseWriter
-  void post(std::function<void()> work) override { thread_.post(std::move(work)); }
+  const std::shared_ptr<Mailbox>& mailbox() const override { return thread_.mailbox(); }
   bool gone() const override { return gone_; }
   void attach(std::shared_ptr<Exchange> exchange) override {
     if (!gone_) exchange_ = std::move(exchange);

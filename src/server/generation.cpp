@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "server/caught.h"
 #include "server/error_response.h"
+#include "server/mailbox.h"
 
 namespace godwit::server {
 namespace {
@@ -87,12 +88,10 @@ void Generation::submit() {
   for (size_t i = 0; i < n; ++i) {
     engine::Request& request = plan_->requests[i];
     // From the delivery thread: nothing but a post. The exchange may have ended meanwhile.
-    auto wake = [weak = weak_from_this(), writer = std::weak_ptr(writer_)] {
-      if (auto w = writer.lock()) {
-        w->post([weak] {
-          if (auto self = weak.lock()) self->pump();
-        });
-      }
+    auto wake = [weak = weak_from_this(), mailbox = writer_->mailbox()] {
+      mailbox->post([weak] {
+        if (auto self = weak.lock()) self->pump();
+      });
     };
     choices_[i].sink = std::make_shared<engine::TokenSink>(kSinkTokens, std::move(wake));
     request.sink = choices_[i].sink;

@@ -14,6 +14,8 @@
 
 namespace godwit::server {
 
+class Mailbox;
+
 using Headers = std::vector<std::pair<std::string, std::string>>;
 
 struct HttpRequest {
@@ -51,13 +53,14 @@ class Exchange {
 };
 
 // The way back to one client. Lives as long as somebody holds it; after the client left, everything sent is
-// dropped. All functions but post() and gone() belong to the connection's thread.
+// dropped. All functions but mailbox() and gone() belong to the connection's thread.
 class ResponseWriter {
  public:
   virtual ~ResponseWriter() = default;
 
-  // Runs `work` on the connection's thread; from any thread.
-  virtual void post(std::function<void()> work) = 0;
+  // The way to the connection's thread, from any thread. The text workers end before the I/O threads and may
+  // hold writers; whoever may live longer holds the mailbox, and the writer weakly.
+  virtual const std::shared_ptr<Mailbox>& mailbox() const = 0;
   virtual bool gone() const = 0;
 
   // Who hears of the client leaving; held until the answer has ended.

@@ -1,19 +1,14 @@
 // One thread that owns sockets: an io_context run by it alone, the connections living there, and a mailbox
 // for work from other threads.
-//
-// The mailbox is not asio::post alone: many posts cost one wake, and the work of a pass runs together. What
-// else was tried and measured is in README.md.
 #pragma once
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <unordered_set>
-#include <vector>
+
+#include "server/mailbox.h"
 
 namespace godwit::server {
 
@@ -34,26 +29,22 @@ class IoThread {
   IoThread& operator=(const IoThread&) = delete;
 
   void start();
-  void stop();  // cuts the residents, ends the thread; work that is posted later is dropped
+  void stop();  // cuts the residents, ends the thread, closes the mailbox
 
-  void post(std::function<void()> work);  // from any thread; in order
   boost::asio::io_context& context() { return context_; }
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
 
   // On the thread itself.
   void enter(Resident* resident) { residents_.insert(resident); }
   void leave(Resident* resident) { residents_.erase(resident); }
 
  private:
-  void take();
   void run();
 
   boost::asio::io_context context_{1};
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type> never_done_{
       context_.get_executor()};
-  std::mutex mutex_;
-  std::vector<std::function<void()>> waiting_;  // under mutex_
-  bool closed_ = false;                         // under mutex_
-  std::vector<std::function<void()>> taken_;
+  std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>(context_);
   std::unordered_set<Resident*> residents_;
   std::thread thread_;
 };

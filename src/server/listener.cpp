@@ -53,7 +53,8 @@ void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socke
     socket.write_some(asio::buffer(kBusy.data(), kBusy.size()), ignored);
   } else {
     auto moved = std::make_shared<asio::ip::tcp::socket>(std::move(socket));
-    thread.post([&thread, moved, host = host] { serve_connection(thread, std::move(*moved), host); });
+    thread.mailbox()->post(
+        [&thread, moved, host = host] { serve_connection(thread, std::move(*moved), host); });
   }
   accept();
 }

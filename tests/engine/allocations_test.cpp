@@ -120,7 +120,11 @@ class Load {
   }
   int64_t ends(FinishReason reason) const { return ends_[static_cast<size_t>(reason)]; }
   int64_t failures(Failure failure) const { return failures_[static_cast<size_t>(failure)]; }
-  int64_t tokens() const { return tokens_; }
+  bool saw_all() const {
+    return tokens_ > 5'000 && ends(FinishReason::length) > 50 && ends(FinishReason::stop) > 5 &&
+           ends(FinishReason::cancelled) > 5 && failures(Failure::deadline) > 5 &&
+           failures(Failure::not_finite) > 1;
+  }
 
  private:
   static constexpr size_t kStreams = 14;
@@ -189,7 +193,9 @@ TEST(Allocations, NoneOnEngineAndRankThreadsInTenThousandMixedSteps) {
   constexpr uint64_t kSteps = 10'000;
   int64_t turns = 0;
   Status status = (*engine)->status();
-  while (status.steps < kSteps && status.health == Health::ready) {
+  // How much 10,000 steps are depends on the machine: the run goes on until every kind has been seen.
+  while ((status.steps < kSteps || !load.saw_all() || status.cached_tokens <= 10'000) &&
+         status.health == Health::ready) {
     load.turn();
     if (++turns % 500 == 0) fault::arm("engine.nan", 0, 1);
     std::this_thread::sleep_for(std::chrono::microseconds(500));
@@ -197,16 +203,9 @@ TEST(Allocations, NoneOnEngineAndRankThreadsInTenThousandMixedSteps) {
   }
   EXPECT_EQ(broken_promises, 0);
   if (broken_promises > 0) print_traces();
-  EXPECT_GE(status.steps, kSteps);
-  EXPECT_GT(load.tokens(), 5'000);
-  EXPECT_GT(load.ends(FinishReason::length), 50);
-  EXPECT_GT(load.ends(FinishReason::stop), 5);
-  EXPECT_GT(load.ends(FinishReason::cancelled), 5);
-  EXPECT_GT(load.failures(Failure::deadline), 5);
-  EXPECT_GT(load.failures(Failure::not_finite), 1);
+  EXPECT_EQ(status.health, Health::ready);
   EXPECT_EQ(load.ends(FinishReason::error),
             load.failures(Failure::deadline) + load.failures(Failure::not_finite));
-  EXPECT_GT(status.cached_tokens, 10'000u);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // What an operator may do to a running server (design §12). route_table.cpp decides who that is.
 #include "base/log.h"
 #include "server/error_response.h"
+#include "server/mailbox.h"
 #include "server/routes/handlers.h"
 
 namespace godwit::server {
@@ -29,11 +30,13 @@ void post_flush_cache(ServerContext& context, HttpRequest&&, const Writer& write
   if (!model)
     return answer(context, "flush_cache", writer,
                   error_response(make_error(ErrorCode::unavailable, "", "the model is still loading")));
-  model->service->flush_cache([&context, writer](const Result<engine::Flushed>& flushed) {
-    writer->post([&context, writer, response = flushed_response(flushed)]() mutable {
-      answer(context, "flush_cache", writer, std::move(response));
+  auto flushed = [&context, weak = std::weak_ptr(writer),
+                  mailbox = writer->mailbox()](const Result<engine::Flushed>& done) {
+    mailbox->post([&context, weak, response = flushed_response(done)]() mutable {
+      if (const Writer alive = weak.lock()) answer(context, "flush_cache", alive, std::move(response));
     });
-  });
+  };
+  model->service->flush_cache(std::move(flushed));
 }
 
 }  // namespace godwit::server

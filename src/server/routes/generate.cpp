@@ -3,6 +3,7 @@
 #include "server/chat_request.h"
 #include "server/completion_request.h"
 #include "server/error_response.h"
+#include "server/mailbox.h"
 #include "server/messages_request.h"
 #include "server/responses_request.h"
 #include "server/routes/handlers.h"
@@ -25,7 +26,7 @@ void generate(ServerContext& context, std::string_view route, HttpRequest&& requ
     if (writer->gone()) return context.metrics.count_abort();
     const auto model = context.model();
     auto plan = std::make_shared<Plan>(caught([&] { return prepare(context, *model, *shared); }));
-    writer->post([&context, route, shared, writer, model, plan] {
+    writer->mailbox()->post([&context, route, shared, writer, model, plan] {
       if (!*plan) return answer(context, route, writer, error_response(plan->error(), error_form(*shared)));
       start_generation(std::move(*plan).value(), *model->service, context.metrics, writer);
     });

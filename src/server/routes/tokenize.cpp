@@ -2,6 +2,7 @@
 
 #include "server/caught.h"
 #include "server/error_response.h"
+#include "server/mailbox.h"
 #include "server/messages_request.h"
 #include "server/routes/handlers.h"
 #include "server/tokenize_request.h"
@@ -29,7 +30,7 @@ void run(ServerContext& context, std::string_view route, HttpRequest&& request, 
     } else {
       *response = error_response(text.error(), error_form(*shared));
     }
-    writer->post(
+    writer->mailbox()->post(
         [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
   });
 }

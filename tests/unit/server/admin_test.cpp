@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <boost/asio/io_context.hpp>
+
 #include "harness.h"
+#include "server/mailbox.h"
 #include "server/routes/route_table.h"
 
 namespace godwit::server::testing {
@@ -17,7 +20,7 @@ Script nothing(const engine::Request&) {
 // Keeps the one answer of an exchange.
 class KeepingWriter final : public ResponseWriter {
  public:
-  void post(std::function<void()> work) override { work(); }
+  const std::shared_ptr<Mailbox>& mailbox() const override { return mailbox_; }
   bool gone() const override { return false; }
   void attach(std::shared_ptr<Exchange>) override {}
   void hold(std::shared_ptr<void>) override {}
@@ -30,9 +33,13 @@ class KeepingWriter final : public ResponseWriter {
   bool congested() const override { return false; }
   int status() const override { return answer.status; }
 
+  void run_posted() { context_.run(); }
+
   HttpResponse answer;
 
  private:
+  boost::asio::io_context context_;
+  std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>(context_);
   std::string unused_;
 };
 
@@ -46,6 +53,7 @@ HttpResponse flush_from(Harness& harness, bool from_loopback, bool admin_port, H
   request.admin_port = admin_port;
   const auto writer = std::make_shared<KeepingWriter>();
   dispatch(harness.server->context(), std::move(request), writer);
+  writer->run_posted();
   return writer->answer;
 }
 

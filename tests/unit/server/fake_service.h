@@ -70,7 +70,9 @@ class FakeService final : public engine::Service {
     return s;
   }
   void flush_cache(std::function<void(const Result<engine::Flushed>&)> done) override {
+    if (keep_flush_) kept_flush_ = std::move(done);
     ++flushes_;
+    if (kept_flush_) return;
     if (health_ == engine::Health::dead) return done(make_error(ErrorCode::unavailable, "", "dead"));
     done(
         engine::Flushed{.pages = 7, .snapshots = 2, .host_pages = 5, .host_snapshots = 1, .host_bytes = 640});
@@ -92,6 +94,8 @@ class FakeService final : public engine::Service {
   std::atomic<int64_t> progress_ns_{0};  // 0: now
   std::atomic<int64_t> cancelled_{0};
   std::atomic<int64_t> flushes_{0};
+  std::atomic<bool> keep_flush_{false};  // the next flush is not done but kept
+  std::function<void(const Result<engine::Flushed>&)> kept_flush_;
   std::atomic<int64_t> pushed_{0};
   std::atomic<int64_t> submitted_{0};
   std::atomic<int64_t> allowed_{std::numeric_limits<int64_t>::max()};  // ids of all requests together

@@ -1,6 +1,7 @@
 // A running server over the fake engine, and a raw client for it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,6 +60,9 @@ class Harness {
   std::shared_ptr<ServingModel> model;
   std::unique_ptr<Server> server;
 };
+
+// Waits for `condition`, as long as a loaded machine may need; false when it never held.
+bool becomes(const std::function<bool()>& condition);
 
 std::string request_text(std::string_view method, std::string_view path, std::string_view body = {},
                          std::string_view headers = {});

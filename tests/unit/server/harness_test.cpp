@@ -149,6 +149,15 @@ Answer Client::receive(int timeout_ms) {
   }
 }
 
+bool becomes(const std::function<bool()>& condition) {
+  constexpr int kMs = 60'000;
+  for (int waited = 0; waited < kMs; waited += 5) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return condition();
+}
+
 std::string request_text(std::string_view method, std::string_view path, std::string_view body,
                          std::string_view headers) {
   std::string text = fmt::format("{} {} HTTP/1.1\r\nHost: test\r\n{}", method, path, headers);
