@@ -11,7 +11,7 @@ BINARY = os.environ["GODWIT_BINARY"]
 
 def godwit(*args, env=None, stdin=""):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("GODWIT_")}
-    return subprocess.run([BINARY, *args], input=stdin, capture_output=True, text=True, timeout=20, env={**clean, **(env or {})})
+    return subprocess.run([BINARY, *args], input=stdin, capture_output=True, text=True, timeout=60, env={**clean, **(env or {})})
 
 
 def commands():
@@ -88,7 +88,7 @@ def complete(*words):
     """What bash offers for the last of `words`."""
     quoted = " ".join(f"'{w}'" for w in words)
     script = f"source <('{BINARY}' completion bash); COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _godwit; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=20, cwd=os.environ["GODWIT_SOURCE_DIR"])
+    out = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, cwd=os.environ["GODWIT_SOURCE_DIR"])
     assert out.returncode == 0 and out.stderr == "", out.stderr
     return out.stdout.split()
 

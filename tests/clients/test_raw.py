@@ -24,7 +24,7 @@ def call(url, path, body=None, method=None, headers=None):
 def exchange(url, raw, read_all=True):
     """Sends bytes as they are, returns all the server answers until it closes or is silent for 10 s."""
     address = urlsplit(url)
-    with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+    with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
         connection.sendall(raw)
         received = b""
         while read_all or b"\r\n\r\n" not in received:
@@ -102,7 +102,7 @@ def test_a_client_that_leaves_is_cancelled_and_others_go_on(url):
     request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     address = urlsplit(url)
     for _ in range(8):
-        with socket.create_connection((address.hostname, address.port), timeout=10) as connection:
+        with socket.create_connection((address.hostname, address.port), timeout=60) as connection:
             connection.sendall(request)
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
     status, _, reply = call(url, "/v1/chat/completions", CHAT)

@@ -177,12 +177,12 @@ TEST_F(Health, AStuckStepIsFoundByTheWatchdogAndEndsEveryStream) {
   const auto before = std::chrono::steady_clock::now();
   ASSERT_TRUE(reader.read());
   ASSERT_TRUE(queued.read());
-  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(8));
+  EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::seconds(60));
   EXPECT_EQ(reader.end->reason, FinishReason::error);
   EXPECT_EQ(queued.end->reason, FinishReason::error);
   // The streams hear of it before the counts are published.
   Status status = engine->status();
-  for (int i = 0; i < 500 && status.running + status.waiting > 0; ++i) {
+  for (int i = 0; i < 6000 && status.running + status.waiting > 0; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     status = engine->status();
   }
@@ -201,7 +201,7 @@ TEST_F(Health, WhileAStepIsStuckTheWorkCountsAsPendingAndProgressStands) {
   fault::arm("engine.stall", 0, -1);
   ASSERT_TRUE(engine->submit(request(reader, 20, 5, 1)).ok());
   const auto silent_ns = [&] { return SteadyClock().now_ns() - engine->status().last_progress_ns; };
-  for (int i = 0; i < 500 && silent_ns() < 200'000'000; ++i)
+  for (int i = 0; i < 6000 && silent_ns() < 200'000'000; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   const Status stuck = engine->status();
   EXPECT_EQ(stuck.health, godwit::engine::Health::ready) << "without a deadline nobody is declared dead";
@@ -223,7 +223,7 @@ TEST_F(Health, AStreamWhoseReaderSleepsIsNoStall) {
   EXPECT_EQ(status.running + status.waiting, 1);
   // Long after the last step that could run, the engine still counts as alive.
   Status later = status;
-  for (int i = 0; i < 500 && later.last_progress_ns == status.last_progress_ns; ++i) {
+  for (int i = 0; i < 6000 && later.last_progress_ns == status.last_progress_ns; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
     later = engine->status();
   }

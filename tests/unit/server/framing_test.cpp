@@ -26,7 +26,7 @@ std::string post_with(std::string_view headers, std::string_view body, std::stri
 // Everything that comes until the server closes.
 std::string all_of(Client& client) {
   std::string all;
-  for (std::string some; !(some = client.receive_some(3000)).empty();) all += some;
+  for (std::string some; !(some = client.receive_some()).empty();) all += some;
   return all;
 }
 
@@ -105,13 +105,12 @@ TEST(Framing, ChunkHeadsAndTrailersAreBounded) {
 // Each byte comes in time, the whole never does.
 TEST(Framing, ABodyThatTricklesIsCutByTheTimeForAll) {
   HttpLimits limits;
-  limits.body_ms = 2'000;
+  limits.body_ms = 60'000;
   limits.upload_ms = 300;
   Harness harness(nothing, limits);
   for (const bool chunked : {false, true}) {
     Client client(harness.port());
     client.send(post_with(chunked ? "Transfer-Encoding: chunked\r\n" : "Content-Length: 1000\r\n", ""));
-    const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < 40; ++i) {
       client.send(chunked ? "1\r\n \r\n" : " ");
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -119,7 +118,6 @@ TEST(Framing, ABodyThatTricklesIsCutByTheTimeForAll) {
     const Answer answer = client.receive();
     EXPECT_EQ(answer.status, 408);
     EXPECT_THAT(answer.body, HasSubstr("300 ms for the whole body"));
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
   }
 }
 

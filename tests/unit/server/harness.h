@@ -13,6 +13,8 @@
 
 namespace godwit::server::testing {
 
+constexpr int kPatienceMs = 60'000;
+
 // One HTTP answer as it came.
 struct Answer {
   int status = 0;
@@ -32,11 +34,11 @@ class Client {
   Client& operator=(const Client&) = delete;
 
   bool send(std::string_view bytes);
-  Answer receive(
-      int timeout_ms = 60'000);  // the next answer; status 0 when none came. 1xx answers are skipped
-  std::string receive_some(int timeout_ms);  // "" at the end or after the timeout
-  bool at_end(int timeout_ms);               // the server has closed
-  void finish_sending();                     // half-close
+  // Each waits as long as a loaded machine may need, unless told otherwise.
+  Answer receive(int timeout_ms = kPatienceMs);  // the next answer; status 0 when none came. 1xx are skipped
+  std::string receive_some(int timeout_ms = kPatienceMs);  // "" at the end or after the timeout
+  bool at_end(int timeout_ms = kPatienceMs);               // the server has closed
+  void finish_sending();                                   // half-close
   void close(bool reset = false);
 
  private:
@@ -61,7 +63,7 @@ class Harness {
   std::unique_ptr<Server> server;
 };
 
-// Waits for `condition`, as long as a loaded machine may need; false when it never held.
+// Waits for `condition`; false when it did not come to hold.
 bool becomes(const std::function<bool()>& condition);
 
 std::string request_text(std::string_view method, std::string_view path, std::string_view body = {},

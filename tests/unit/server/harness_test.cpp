@@ -150,8 +150,7 @@ Answer Client::receive(int timeout_ms) {
 }
 
 bool becomes(const std::function<bool()>& condition) {
-  constexpr int kMs = 60'000;
-  for (int waited = 0; waited < kMs; waited += 5) {
+  for (int waited = 0; waited < kPatienceMs; waited += 5) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
