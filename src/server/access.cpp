@@ -36,7 +36,10 @@ Result<ApiKey*> find_key(ServerContext& context, const HttpRequest& request) {
 
 Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWriter& writer) {
   if (!context.keys) return {};
-  GODWIT_ASSIGN(ApiKey* const key, find_key(context, request));
+  if (!request.api_key) {
+    GODWIT_ASSIGN(request.api_key, find_key(context, request));
+  }
+  ApiKey* const key = request.api_key;
   auto lease = key->admit(request.body.size(), SteadyClock().now_ns());
   context.metrics.count_key_request(key->name(), lease ? "accepted" : "limited");
   if (!lease) return std::move(lease.error());
@@ -46,14 +49,14 @@ Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWri
   return {};
 }
 
-Result<void> may_send_body(ServerContext& context, const HttpRequest& head) {
+Result<void> may_send_body(ServerContext& context, HttpRequest& head) {
   if (!context.keys) return {};
-  GODWIT_ASSIGN(ApiKey* const key, find_key(context, head));
+  GODWIT_ASSIGN(head.api_key, find_key(context, head));
   const std::string_view length = head.header("content-length");
   size_t bytes = 0;  // a chunked body says it by and by: authorise() looks again
   std::from_chars(length.data(), length.data() + length.size(), bytes);
-  auto may = key->may_send(bytes);
-  if (!may) context.metrics.count_key_request(key->name(), "limited");
+  auto may = head.api_key->may_send(bytes);
+  if (!may) context.metrics.count_key_request(head.api_key->name(), "limited");
   return may;
 }
 

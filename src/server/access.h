@@ -12,9 +12,9 @@ namespace godwit::server {
 // unauthorized, overloaded, too_large.
 Result<void> authorise(ServerContext& context, HttpRequest& request, ResponseWriter& writer);
 
-// The same before the body is read: whether the key is known and may send so much. Occupies nothing. Errors:
-// unauthorized, too_large.
-Result<void> may_send_body(ServerContext& context, const HttpRequest& head);
+// The same before the body is read: whether the key is known and may send so much. Occupies nothing, and
+// leaves the key in the request for authorise(). Errors: unauthorized, too_large.
+Result<void> may_send_body(ServerContext& context, HttpRequest& head);
 
 // Headers for a browser page of another origin that may use this server; none otherwise.
 Headers cors_headers(const std::vector<std::string>& origins, const HttpRequest& request);

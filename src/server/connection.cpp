@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "server/caught.h"
 #include "server/outbox.h"
-#include "server/request_id.h"
 #include "server/request_reader.h"
 #include "server/response_head.h"
 
@@ -99,7 +98,7 @@ class Connection final : public ResponseWriter,
   void enter_answering();
   void refuse(const Error& error);
   void refuse(HttpResponse response);
-  HttpRequest described(HttpRequest request);
+  void describe(HttpRequest& request);
   Error timed_out(int64_t now) const;
   void on_client_eof();
   void client_gone();
@@ -126,7 +125,8 @@ class Connection final : public ResponseWriter,
 
   State state_ = State::reading;
   RequestReader reader_;
-  std::string in_;  // received, not yet parsed
+  HttpRequest request_;  // without its body, while that arrives
+  std::string in_;       // received, not yet parsed
   std::array<char, 4096> small_read_;
   std::string read_buffer_;  // only while a body arrives: 4096 bytes at a time would be slow there
   bool read_pending_ = false;
@@ -198,9 +198,12 @@ void Connection::feed() {
   auto fed = reader_.feed(in_);
   if (!fed) return refuse(fed.error());
   in_.erase(0, fed->consumed);
+  if (fed->header_done) {
+    request_ = reader_.without_body();
+    describe(request_);
+  }
   if (fed->header_done && !fed->done) {
-    if (auto answer = host_->handlers.turn_away(described(reader_.without_body())))
-      return refuse(std::move(*answer));
+    if (auto answer = host_->handlers.turn_away(request_)) return refuse(std::move(*answer));
     body_phase_ = true;
     upload_deadline_ = now_ns() + host_->limits.upload_ms * kMs;
     await_body();
@@ -213,18 +216,18 @@ void Connection::feed() {
   }
   if (!fed->done) return;
 
-  head_ = reader_.head();
   http_1_0_ = reader_.http_1_0();
   close_after_ = !reader_.keep_alive() || host_->closing.load();
-  HttpRequest request = described(reader_.take());
+  request_.body = reader_.take_body();
+  request_.received_ns = received_ns_ = now_ns();
   body_phase_ = false;
   read_buffer_ = std::string();
   enter_answering();
   const auto handled = caught([&]() -> Result<void> {
-    host_->handlers.handle(std::move(request), shared_from_this());
+    host_->handlers.handle(std::exchange(request_, {}), shared_from_this());
     return {};
   });
-  if (!handled) respond(host_->handlers.error_response(handled.error()));
+  if (!handled) respond(host_->handlers.refuse(handled.error(), reader_.without_body()));
 }
 
 void Connection::await_body() {
@@ -238,19 +241,19 @@ void Connection::enter_answering() {
   host_->exchanges.fetch_add(1);
 }
 
-// What the reader does not know of a request.
-HttpRequest Connection::described(HttpRequest request) {
+// What the reader does not know of a request, and what its answer needs of it.
+void Connection::describe(HttpRequest& request) {
   request.peer = peer_;
   request.from_loopback = from_loopback_;
-  request.received_ns = received_ns_ = now_ns();
+  received_ns_ = now_ns();
   request_id_ = request.id;
-  return request;
+  head_ = request.method == "HEAD";
 }
 
 void Connection::refuse(const Error& error) {
-  received_ns_ = now_ns();
-  request_id_ = request_id_of("");
-  refuse(host_->handlers.error_response(error));
+  HttpRequest known = reader_.known(in_);
+  describe(known);
+  refuse(host_->handlers.refuse(error, std::move(known)));
 }
 
 // The rest of the request is not read.

@@ -14,6 +14,7 @@
 
 namespace godwit::server {
 
+class ApiKey;
 class Mailbox;
 
 using Headers = std::vector<std::pair<std::string, std::string>>;
@@ -27,9 +28,10 @@ struct HttpRequest {
   std::string peer;            // address, for the log
   bool from_loopback = false;  // the peer is this machine
   bool admin_port = false;     // it came in by --admin-port
-  std::string key;             // name of the API key it came with; empty where none is needed
+  ApiKey* api_key = nullptr;   // the one it came with, once somebody has looked; the server's, not ours
+  std::string key;             // name of that key; empty where none is needed
   uint64_t key_salt = 0;       // keeps the prefixes of that key apart from others; 0: it need not
-  int64_t received_ns = 0;     // SteadyClock, when the header was complete
+  int64_t received_ns = 0;     // SteadyClock, when all of it had arrived
 
   // Value of the first header of that (lower-case) name; empty when missing.
   std::string_view header(std::string_view name) const;
@@ -89,10 +91,12 @@ class ResponseWriter {
 // What a listener does with requests.
 struct HttpHandlers {
   std::function<void(HttpRequest&&, const std::shared_ptr<ResponseWriter>&)> handle;
-  // Asked with a request whose body is still to come, before any of it is read: an answer turns it away.
-  std::function<std::optional<HttpResponse>(HttpRequest head)> turn_away;
-  // The body of errors for requests that never reach `handle` (too large, not HTTP, timed out).
-  std::function<HttpResponse(const Error&)> error_response;
+  // Asked with a request whose body is still to come, before any of it is read: an answer turns it away. What
+  // it finds out stays in the request for `handle`.
+  std::function<std::optional<HttpResponse>(HttpRequest&)> turn_away;
+  // The answer to a request that cannot be handled (too large, not HTTP, timed out, a fault of ours); `known`
+  // has as much of it as was understood, perhaps nothing.
+  std::function<HttpResponse(const Error&, HttpRequest known)> refuse;
 };
 
 struct HttpLimits {

@@ -111,9 +111,6 @@ bool RequestReader::keep_alive() const {
 bool RequestReader::http_1_0() const {
   return impl_->parser.get().version() < 11;
 }
-bool RequestReader::head() const {
-  return impl_->parser.get().method() == http::verb::head;
-}
 
 HttpRequest RequestReader::without_body() const {
   const auto& message = impl_->parser.get();
@@ -130,9 +127,20 @@ HttpRequest RequestReader::without_body() const {
   return out;
 }
 
-HttpRequest RequestReader::take() {
-  HttpRequest out = without_body();
-  out.body = std::move(impl_->parser.release().body());
+std::string RequestReader::take_body() {
+  return std::move(impl_->parser.get().body());
+}
+
+HttpRequest RequestReader::known(std::string_view unread) const {
+  if (!impl_->parser.get().target().empty()) return without_body();
+  // Beast parses nothing of a header before it has all of it.
+  unread.remove_prefix(std::min(unread.size(), unread.find_first_not_of("\r\n")));
+  std::string_view line = unread.substr(0, unread.find_first_of("\r\n"));
+  HttpRequest out;
+  out.method = std::string(line.substr(0, line.find(' ')));
+  line.remove_prefix(std::min(line.size(), out.method.size() + 1));
+  out.path = normalise_path(line.substr(0, line.find(' ')));
+  out.id = request_id_of("");
   return out;
 }
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <string>
 #include <string_view>
 
 #include "base/result.h"
@@ -31,9 +31,11 @@ class RequestReader {
 
   bool keep_alive() const;
   bool http_1_0() const;
-  bool head() const;                 // a HEAD request: the answer has no body
-  HttpRequest without_body() const;  // after header_done: all but the body
-  HttpRequest take();
+  HttpRequest without_body() const;  // after header_done
+  std::string take_body();           // when done
+  // What is known of a request that is not read further: its header, or what `unread`, the caller's buffer,
+  // says in its first line.
+  HttpRequest known(std::string_view unread) const;
 
  private:
   struct Impl;

@@ -4,7 +4,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "server/error_response.h"
 #include "server/routes/route_table.h"
 
 namespace godwit::server {
@@ -16,13 +15,12 @@ HttpHandlers handlers(ServerContext& context, bool admin_port) {
     request.admin_port = admin_port;
     dispatch(context, std::move(request), writer);
   };
-  out.turn_away = [&context, admin_port](HttpRequest head) {
+  out.turn_away = [&context, admin_port](HttpRequest& head) {
     head.admin_port = admin_port;
-    return turn_away(context, std::move(head));
+    return turn_away(context, head);
   };
-  out.error_response = [&context](const Error& error) {
-    context.metrics.count_response("refused", info(error.code).http_status);
-    return error_response(error);
+  out.refuse = [&context](const Error& error, HttpRequest known) {
+    return refuse(context, error, std::move(known));
   };
   return out;
 }

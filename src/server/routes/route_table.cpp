@@ -115,7 +115,25 @@ void prepare_on_workers(ServerContext& context, std::string_view route, const Ht
                         error_form(request)));
 }
 
-std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest head) {
+namespace {
+
+// An answer that dispatch() has no part in.
+HttpResponse early(ServerContext& context, std::string_view route, const Error& error,
+                   const HttpRequest& request) {
+  HttpResponse response = error_response(error, error_form(request));
+  context.metrics.count_response(route, response.status);
+  for (const auto& header : cors_headers(context.cors_origins, request)) response.headers.push_back(header);
+  return response;
+}
+
+}  // namespace
+
+HttpResponse refuse(ServerContext& context, const Error& error, HttpRequest known) {
+  known.path = with_version(std::move(known.path));
+  return early(context, "refused", error, known);
+}
+
+std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest& head) {
   head.path = with_version(std::move(head.path));
   for (const Route& route : routes()) {
     if (route.method != head.method || !matches(route.path, head.path)) continue;
@@ -123,10 +141,7 @@ std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest head) 
                      : route.access == RouteAccess::admin ? may_administer(context, head)
                                                           : Result<void>();
     if (may) return std::nullopt;
-    HttpResponse response = error_response(may.error(), error_form(head));
-    context.metrics.count_response(route.name, response.status);
-    for (const auto& header : cors_headers(context.cors_origins, head)) response.headers.push_back(header);
-    return response;
+    return early(context, route.name, may.error(), head);
   }
   return std::nullopt;
 }

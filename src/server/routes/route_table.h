@@ -34,8 +34,12 @@ const std::vector<Route>& routes();
 // Finds and runs the route of `request`; answers 404, 405 and OPTIONS itself.
 void dispatch(ServerContext& context, HttpRequest&& request, const Writer& writer);
 
-// The answer to a request that may not use its route, known before its body is read.
-std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest head);
+// The answer to a request that may not use its route, known before its body is read. Else what was found
+// out about it is in `head`.
+std::optional<HttpResponse> turn_away(ServerContext& context, HttpRequest& head);
+
+// The answer to a request that comes to no route, in the form that its client understands.
+HttpResponse refuse(ServerContext& context, const Error& error, HttpRequest known);
 
 // Runs `job` on the text workers, in the lane for bodies of that size; answers 429 when it is full.
 void prepare_on_workers(ServerContext& context, std::string_view route, const HttpRequest& request,

@@ -121,6 +121,72 @@ TEST(Framing, ABodyThatTricklesIsCutByTheTimeForAll) {
   }
 }
 
+struct Refusal {
+  std::string bytes;  // PATH stands for the target
+  int status;
+  std::string anthropic_type;
+};
+
+void expect_the_form_of_the_path(Harness& harness, const std::vector<Refusal>& table) {
+  for (const auto& [path, anthropic] :
+       {std::pair("/v1/messages", true), std::pair("/messages?beta=true", true),
+        std::pair("//v1/messages/count_tokens/", true), std::pair("http://x/v1/messages", true),
+        std::pair("/v1/chat/completions", false), std::pair("/", false)}) {
+    for (const Refusal& row : table) {
+      std::string bytes = row.bytes;
+      bytes.replace(bytes.find("PATH"), 4, path);
+      Client client(harness.port());
+      client.send(bytes);
+      const Answer answer = client.receive();
+      EXPECT_EQ(answer.status, row.status) << bytes.substr(0, 80);
+      const Json body = answer.json();
+      const Json error = body.find("error") ? *body.find("error") : Json();
+      const std::string type = error.find("type") ? std::string(error.find("type")->as_string()) : "";
+      if (anthropic) {
+        EXPECT_TRUE(body.find("type")) << bytes.substr(0, 80) << answer.body;
+        EXPECT_EQ(type, row.anthropic_type) << bytes.substr(0, 80);
+        EXPECT_EQ(body.find("request_id") ? body.find("request_id")->as_string() : "none",
+                  answer.header("x-request-id"));
+      } else {
+        EXPECT_TRUE(error.find("param")) << bytes.substr(0, 80) << answer.body;
+      }
+    }
+  }
+}
+
+// A client can read only errors of its own protocol, also when the request comes to no route.
+TEST(Framing, RefusalsHaveTheFormOfTheRouteTheyWereMeantFor) {
+  HttpLimits limits;
+  limits.header_bytes = 4096;
+  limits.body_bytes = 1 << 20;
+  Harness harness(nothing, limits);
+  const std::string head = "POST PATH HTTP/1.1\r\nHost: x\r\n";
+  const std::string large(20'000, 'a');
+  expect_the_form_of_the_path(
+      harness, {{head + "Content-Length: 1048577\r\n\r\n", 413, "request_too_large"},
+                {head + "Transfer-Encoding: chunked\r\n\r\n100001\r\n", 413, "request_too_large"},
+                {head + "X-A: " + large + "\r\n\r\n", 431, "invalid_request_error"},
+                {head + "X-A: " + large, 431, "invalid_request_error"},
+                {head + "Transfer-Encoding: chunked\r\n\r\n0\r\nX-A: " + large, 431, "invalid_request_error"},
+                {head + "Transfer-Encoding: chunked\r\n\r\nZZ\r\n", 400, "invalid_request_error"},
+                {head + "Transfer-Encoding: gzip\r\n\r\n", 400, "invalid_request_error"},
+                {head + "Content-Length: -1\r\n\r\n", 400, "invalid_request_error"},
+                {head + "no colon\r\n\r\n", 400, "invalid_request_error"},
+                {head + "Host: y\r\n\r\n", 400, "invalid_request_error"},
+                {"\r\n\r\nPOST PATH HTTP/9.9\r\n\r\n", 400, "invalid_request_error"},
+                {head + "Content-Encoding: br\r\nContent-Length: 1\r\n\r\n", 415, "invalid_request_error"}});
+}
+
+TEST(Framing, TimeoutsHaveTheFormOfTheRouteToo) {
+  HttpLimits limits;
+  limits.header_ms = limits.body_ms = 200;
+  Harness harness(nothing, limits);
+  const std::string head = "POST PATH HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n";
+  expect_the_form_of_the_path(harness, {{head, 408, "invalid_request_error"},
+                                        {head + "\r\n", 408, "invalid_request_error"},
+                                        {head + "\r\n{", 408, "invalid_request_error"}});
+}
+
 // Paths, methods and headers are bytes and may be long; the answer that quotes them is short JSON in UTF-8.
 TEST(Framing, WhatErrorsQuoteIsCutAndValid) {
   Harness harness(nothing);
