@@ -2,17 +2,19 @@
 
 namespace godwit::server {
 
+Result<std::shared_ptr<const ServingModel>> ServerContext::loaded() const {
+  if (auto there = model()) return there;
+  const LoadProgress p = progress();
+  if (!p.failed.empty())
+    return make_error(ErrorCode::unavailable, "", "the model could not be loaded: {}", p.failed);
+  return make_error(ErrorCode::unavailable, "", "the model is still loading ({}, {:.0f} %)", p.phase,
+                    p.fraction * 100);
+}
+
 Result<void> ServerContext::accepting() const {
   if (draining.load()) return make_error(ErrorCode::unavailable, "", "the server is shutting down");
-  const auto loaded = model();
-  if (!loaded) {
-    const LoadProgress p = progress();
-    if (!p.failed.empty())
-      return make_error(ErrorCode::unavailable, "", "the model could not be loaded: {}", p.failed);
-    return make_error(ErrorCode::unavailable, "", "the model is still loading ({}, {:.0f} %)", p.phase,
-                      p.fraction * 100);
-  }
-  const engine::Status status = loaded->service->status();
+  GODWIT_ASSIGN(const auto there, loaded());
+  const engine::Status status = there->service->status();
   switch (status.health) {
     case engine::Health::ready:
       return {};

@@ -60,6 +60,8 @@ struct ServerContext {
     progress_ = std::move(progress);
   }
 
+  // The model, or why there is none (yet): one look, so that the answer cannot fall between two.
+  Result<std::shared_ptr<const ServingModel>> loaded() const;
   // Why a generating request would not be accepted now; nothing when it would.
   Result<void> accepting() const;
 

@@ -25,18 +25,17 @@ HttpResponse flushed_response(const Result<engine::Flushed>& flushed) {
 }  // namespace
 
 // Answers once it is done: the next prompt finds nothing.
-void post_flush_cache(ServerContext& context, HttpRequest&&, const Writer& writer) {
-  const auto model = context.model();
-  if (!model)
-    return answer(context, "flush_cache", writer,
-                  error_response(make_error(ErrorCode::unavailable, "", "the model is still loading")));
+void post_flush_cache(ServerContext& context, HttpRequest&& request, const Writer& writer) {
+  const auto loaded = context.loaded();
+  if (!loaded)
+    return answer(context, "flush_cache", writer, error_response(loaded.error(), error_form(request)));
   auto flushed = [&context, weak = std::weak_ptr(writer),
                   mailbox = writer->mailbox()](const Result<engine::Flushed>& done) {
     mailbox->post([&context, weak, response = flushed_response(done)]() mutable {
       if (const Writer alive = weak.lock()) answer(context, "flush_cache", alive, std::move(response));
     });
   };
-  model->service->flush_cache(std::move(flushed));
+  (*loaded)->service->flush_cache(std::move(flushed));
 }
 
 }  // namespace godwit::server

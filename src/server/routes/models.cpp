@@ -52,20 +52,19 @@ bool for_anthropic(const HttpRequest& request) {
 }  // namespace
 
 void get_models(ServerContext& context, HttpRequest&& request, const Writer& writer) {
-  const auto model = context.model();
-  if (!model)
-    return answer(context, "models", writer,
-                  error_response(context.accepting().error(), error_form(request)));
+  const auto loaded = context.loaded();
+  if (!loaded) return answer(context, "models", writer, error_response(loaded.error(), error_form(request)));
+  const ServingModel& model = **loaded;
   JsonArray data;
   Json list;
   if (for_anthropic(request)) {
-    for (const std::string& name : model->names) data.push_back(describe_for_anthropic(*model, name));
+    for (const std::string& name : model.names) data.push_back(describe_for_anthropic(model, name));
     list = Json::object({{"data", std::move(data)},
                          {"has_more", false},
-                         {"first_id", model->names.front()},
-                         {"last_id", model->names.back()}});
+                         {"first_id", model.names.front()},
+                         {"last_id", model.names.back()}});
   } else {
-    for (const std::string& name : model->names) data.push_back(describe_model(*model, name));
+    for (const std::string& name : model.names) data.push_back(describe_model(model, name));
     list = Json::object({{"object", "list"}, {"data", std::move(data)}});
   }
   HttpResponse response;
@@ -74,16 +73,15 @@ void get_models(ServerContext& context, HttpRequest&& request, const Writer& wri
 }
 
 void get_model(ServerContext& context, HttpRequest&& request, const Writer& writer) {
-  const auto model = context.model();
-  if (!model)
-    return answer(context, "models", writer,
-                  error_response(context.accepting().error(), error_form(request)));
+  const auto loaded = context.loaded();
+  if (!loaded) return answer(context, "models", writer, error_response(loaded.error(), error_form(request)));
+  const ServingModel& model = **loaded;
   const std::string name = request.path.substr(std::string_view("/v1/models/").size());
   HttpResponse response;
-  if (model->serves(name)) {
-    response.body = dump_json(
-        for_anthropic(request) ? describe_for_anthropic(*model, name) : describe_model(*model, name),
-        JsonStyle::compact());
+  if (model.serves(name)) {
+    response.body =
+        dump_json(for_anthropic(request) ? describe_for_anthropic(model, name) : describe_model(model, name),
+                  JsonStyle::compact());
   } else {
     response = error_response(make_error(ErrorCode::model_not_found, "model",
                                          "the model {} is not served here", describe(Json(name))),

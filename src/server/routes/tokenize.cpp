@@ -14,25 +14,26 @@ using TextWork = Result<Json> (*)(const ServingModel&, const HttpRequest&);
 
 void run(ServerContext& context, std::string_view route, HttpRequest&& request, const Writer& writer,
          TextWork work) {
-  if (!context.model()) {
-    return answer(context, route, writer, error_response(context.accepting().error(), error_form(request)));
-  }
+  auto loaded = context.loaded();
+  if (!loaded) return answer(context, route, writer, error_response(loaded.error(), error_form(request)));
   const size_t bytes = request.body.size();
   auto shared = std::make_shared<HttpRequest>(std::move(request));
-  prepare_on_workers(context, route, *shared, writer, bytes, [&context, route, shared, writer, work] {
-    auto text = caught([&]() -> Result<std::string> {
-      GODWIT_ASSIGN(const Json result, work(*context.model(), *shared));
-      return dump_json(result, JsonStyle::compact());
-    });
-    auto response = std::make_shared<HttpResponse>();
-    if (text) {
-      response->body = std::move(*text);
-    } else {
-      *response = error_response(text.error(), error_form(*shared));
-    }
-    writer->mailbox()->post(
-        [&context, route, writer, response] { answer(context, route, writer, std::move(*response)); });
-  });
+  prepare_on_workers(context, route, *shared, writer, bytes,
+                     [&context, route, shared, writer, work, model = std::move(*loaded)] {
+                       auto text = caught([&]() -> Result<std::string> {
+                         GODWIT_ASSIGN(const Json result, work(*model, *shared));
+                         return dump_json(result, JsonStyle::compact());
+                       });
+                       auto response = std::make_shared<HttpResponse>();
+                       if (text) {
+                         response->body = std::move(*text);
+                       } else {
+                         *response = error_response(text.error(), error_form(*shared));
+                       }
+                       writer->mailbox()->post([&context, route, writer, response] {
+                         answer(context, route, writer, std::move(*response));
+                       });
+                     });
 }
 
 }  // namespace
@@ -46,16 +47,17 @@ void post_detokenize(ServerContext& context, HttpRequest&& request, const Writer
 }
 
 // What lm-eval's remote tokenizer asks for (api spec §4.8): the special tokens and the chat template.
-void get_tokenizer_info(ServerContext& context, HttpRequest&&, const Writer& writer) {
+void get_tokenizer_info(ServerContext& context, HttpRequest&& request, const Writer& writer) {
   constexpr std::string_view kRoute = "tokenizer_info";
-  const auto model = context.model();
-  if (!model) return answer(context, kRoute, writer, error_response(context.accepting().error()));
+  const auto loaded = context.loaded();
+  if (!loaded) return answer(context, kRoute, writer, error_response(loaded.error(), error_form(request)));
+  const ServingModel& model = **loaded;
   JsonObject info;
   for (const std::string_view name : {"bos_token", "eos_token", "pad_token"}) info.set(name, Json());
-  for (const auto& [name, token] : model->chat_template->special_tokens()) info.set(name, token);
-  info.set("chat_template", model->chat_template->source());
-  info.set("model_max_length", model->service->info().context);
-  info.set("vocab_size", model->tokenizer->size());
+  for (const auto& [name, token] : model.chat_template->special_tokens()) info.set(name, token);
+  info.set("chat_template", model.chat_template->source());
+  info.set("model_max_length", model.service->info().context);
+  info.set("vocab_size", model.tokenizer->size());
   HttpResponse response;
   response.body = dump_json(Json(std::move(info)), JsonStyle::compact());
   answer(context, kRoute, writer, std::move(response));

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "harness.h"
 
 namespace godwit::server::testing {
@@ -26,6 +29,27 @@ TEST(Info, ASettingThatIsNotInForceIsAFieldAndAMetric) {
   EXPECT_THAT(
       harness.get("/metrics").body,
       HasSubstr(R"(godwit_setting_adjusted{effective="128",requested="100",setting="prefill-tokens"} 1)"));
+}
+
+// A route without a model says why, also when the model comes in that moment.
+TEST(Info, TheMomentOfLoadingIsNotSeenTwice) {
+  Harness harness(nothing);
+  std::atomic<bool> done{false};
+  std::thread loading([&] {
+    for (bool there = false; !done.load(); there = !there)
+      harness.server->set_model(there ? harness.model : nullptr);
+  });
+  for (const char* path : {"/v1/models", "/v1/models/x", "/tokenizer_info"}) {
+    Client client(harness.port());
+    for (int i = 0; i < 2000; ++i) {
+      client.send(request_text("GET", path));
+      const Answer answer = client.receive();
+      ASSERT_THAT(answer.status, ::testing::AnyOf(200, 404, 503)) << path;
+      ASSERT_TRUE(answer.status != 503 || answer.json().find("error")) << answer.body;
+    }
+  }
+  done = true;
+  loading.join();
 }
 
 TEST(Info, TheCacheIsInBothWithEveryReasonOfAMiss) {
