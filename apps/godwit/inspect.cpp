@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "config/model_config.h"
 #include "weights/checkpoint.h"
+#include "weights/finite.h"
 #include "weights/inventory.h"
 #include "weights/shard_plan.h"
 #include "weights/totals.h"
@@ -111,9 +112,11 @@ Result<void> verify(const Checkpoint& checkpoint, const std::vector<TensorSpec>&
     return report.error();
   }
   GODWIT_TRY(check_scales(checkpoint, inventory));
+  for (const auto& [name, tensor] : checkpoint.tensors()) GODWIT_TRY(check_finite(name, tensor));
   fmt::print(
-      "\nverified: every tensor is there with the expected shape and dtype; {} are FP8, all their scales "
-      "finite\n",
+      "\nverified: every tensor is there with the expected shape and dtype, and every value is finite; {} "
+      "are "
+      "FP8\n",
       with_commas(report->fp8_weights));
   return {};
 }
@@ -160,7 +163,8 @@ void add_inspect_command(CLI::App& app, std::function<int()>& run) {
   command->add_option("DIR", options->dir, "Model directory with config.json")->type_name("DIR")->required();
   command->add_flag(
       "--verify", options->is_verifying,
-      "Check every tensor's presence, shape and dtype against config.json, and all block scales");
+      "Check every tensor's presence, shape and dtype against config.json, and that all its values are "
+      "finite: reads all files");
   command->callback([options, &run] {
     run = [options] {
       const Result<void> done = inspect(options->dir, options->is_verifying);

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "engine/ledger_lines.h"
+#include "weights/finite.h"
 
 namespace godwit::engine {
 namespace {
@@ -78,15 +79,18 @@ int64_t available_memory() {
 
 Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
                             ReadIn read) {
-  for (const TensorSpec& spec : inventory)
-    if (const TensorRef* tensor = checkpoint.find(spec.name);
-        tensor && (read == ReadIn::nothing || !is_in_place(spec)))
-      advise(*tensor, Edges::own, MADV_DONTNEED);
+  for (const TensorSpec& spec : inventory) {
+    const TensorRef* tensor = checkpoint.find(spec.name);
+    if (!tensor || (read == ReadIn::what_stays && is_in_place(spec))) continue;
+    if (read == ReadIn::what_stays) GODWIT_TRY(check_finite(spec.name, *tensor));
+    advise(*tensor, Edges::own, MADV_DONTNEED);
+  }
   if (read == ReadIn::nothing) return {};
   for (const TensorSpec& spec : inventory) {
     const TensorRef* tensor = checkpoint.find(spec.name);
     if (!tensor || !is_in_place(spec)) continue;
     GODWIT_TRY(read_in(spec.name, *tensor));
+    GODWIT_TRY(check_finite(spec.name, *tensor));
     const std::string scales = scale_name(spec.name);
     if (const TensorRef* found = checkpoint.find(scales)) GODWIT_TRY(read_in(scales, *found));
   }

@@ -18,7 +18,8 @@ enum class ReadIn { what_stays, nothing };
 
 // Reads the tensors that the ops use in place into memory and lets go of the mapped pages of those that were
 // copied, so that what the ledger says is what is resident. `inventory`: the tensors that were bound.
-// data_refused when a file cannot be read.
+// data_refused when a file cannot be read, or a value that is in memory anyway is not finite: on a GPU no
+// value is looked at, since the files would be read twice (`godwit inspect --verify` does it).
 Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
                             ReadIn read);
 

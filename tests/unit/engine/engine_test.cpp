@@ -2,13 +2,19 @@
 #include "engine/engine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <random>
+#include <set>
 
 #include "base/fault.h"
 #include "engine/reader.h"
+#include "weights/checkpoint.h"
+#include "weights/inventory.h"
 
 namespace godwit::engine {
 namespace {
@@ -383,6 +389,43 @@ TEST(Engine, DrainLetsRequestsFinishUntilTheDeadline) {
   EXPECT_TRUE(long_one.end->reason == FinishReason::error || long_one.tokens.size() == 2000u);
   Reader late;
   EXPECT_FALSE(engine->submit(request(late, 5, 5)).ok());
+}
+
+// A damaged value of any part is a refusal at load, not NaN in somebody's answer.
+TEST(Engine, ValuesThatAreNoNumbersAreRefusedByTensor) {
+  namespace fs = std::filesystem;
+  const fs::path dir = fs::path(testing::TempDir()) / ("godwit-damaged-" + std::to_string(getpid()));
+  fs::remove_all(dir);
+  fs::copy(kModel, dir);
+  const auto config = read_model_config(dir);
+  const auto sound = Checkpoint::open(dir);
+  ASSERT_TRUE(config.ok() && sound.ok());
+  std::set<Component> tried;
+  for (const TensorSpec& tensor : make_inventory(*config)) {
+    if (tensor.nextn || tensor.component == Component::vision || !tried.insert(tensor.component).second)
+      continue;
+    const TensorRef& ref = *sound->find(tensor.name);
+    const auto size = static_cast<size_t>(size_of(ref.dtype));
+    const fs::path file = dir / ref.file;
+    // A new file each time: the old one is mapped.
+    fs::remove(file);
+    fs::copy(fs::path(kModel) / ref.file, file);
+    fs::permissions(file, fs::perms::owner_write, fs::perm_options::add);
+    std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+        .seekp(static_cast<std::streamoff>(ref.offset + ref.bytes - size))
+        .write("\xff\xff\xff\xff", static_cast<std::streamsize>(size));
+    EngineOptions options;
+    options.model_dir = dir;
+    options.threads = 1;
+    options.context = 256;
+    options.cache_tokens = 256;
+    const auto engine = Engine::start(options, {});
+    ASSERT_FALSE(engine.ok()) << tensor.name;
+    EXPECT_EQ(engine.error().code, ErrorCode::data_refused);
+    EXPECT_NE(engine.error().message.find(tensor.name), std::string::npos) << engine.error().message;
+  }
+  EXPECT_GE(tried.size(), 5u);
+  fs::remove_all(dir);
 }
 
 TEST(Engine, ABadDirectoryIsRefusedWithItsReason) {
