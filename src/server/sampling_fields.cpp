@@ -94,7 +94,8 @@ CommonFields read_common_fields(Fields& fields, const CommonLimits& limits) {
   s.min_p = real("min_p", {0, 1}, d.min_p.value_or(0));
   s.top_k = static_cast<int32_t>(std::max<int64_t>(
       0, fields.integer("top_k", -1, std::numeric_limits<int32_t>::max()).value_or(d.top_k.value_or(0))));
-  s.repetition_penalty = real("repetition_penalty", {0, 100, true}, d.repetition_penalty.value_or(1));
+  // Logits are divided by it: far below one they would leave the range of a float.
+  s.repetition_penalty = real("repetition_penalty", {0.01, 100}, d.repetition_penalty.value_or(1));
   s.presence_penalty = real("presence_penalty", {-2, 2}, 0);
   s.frequency_penalty = real("frequency_penalty", {-2, 2}, 0);
   const auto seed =
