@@ -9,15 +9,12 @@ HostTier::HostTier(const HostSizes& sizes)
       snapshots_(sizes.snapshots, 0),
       slots_(sizes.slots, 0),
       tree_(sizes.pages, sizes.snapshots) {
-  leaving_pages_.reserve(static_cast<size_t>(sizes.pages));
-  leaving_slots_.reserve(static_cast<size_t>(sizes.slots));
-  held_.reserve(4096);  // admissions of one step
   path_.reserve(static_cast<size_t>(sizes.pages));
   freed_pages_.reserve(static_cast<size_t>(sizes.pages));
   freed_snapshots_.reserve(static_cast<size_t>(sizes.snapshots));
 }
 
-void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& moves) {
+void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& copies) {
   if (!enabled() || device.node(last).depth > pages_.capacity()) return;
   path_.clear();
   device.path_to(last, path_);
@@ -42,12 +39,22 @@ void HostTier::keep(const PrefixTree& device, int32_t last, std::vector<Move>& m
   for (; here < path_.size(); ++here) {
     const int32_t page = pages_.take();
     tree_.insert(page, at, device.node(path_[here]).key, device.block_of(path_[here]));
-    moves.push_back({Move::What::page, Move::Way::out, path_[here], page, 0});
+    tree_.hold(page);
+    copies.push_back({Move::What::page, Move::Way::out, path_[here], page, 0});
     at = page;
   }
   const int32_t snapshot = snapshots_.take();
   tree_.attach(at, snapshot, last_snapshot);
-  moves.push_back({Move::What::snapshot, Move::Way::out, device.node(last).snapshot, snapshot, 0});
+  tree_.pin(snapshot);
+  copies.push_back({Move::What::snapshot, Move::Way::out, device.node(last).snapshot, snapshot, 0});
+}
+
+void HostTier::written(const Move& copy) {
+  if (copy.what == Move::What::page) {
+    tree_.release(copy.to);
+  } else {
+    tree_.unpin(copy.to);
+  }
 }
 
 bool HostTier::make_room(int64_t pages, int32_t snapshots) {
@@ -83,29 +90,13 @@ HostTier::Hit HostTier::find(const Prompt& prompt, int64_t limit, std::vector<in
   return hit;
 }
 
-int32_t HostTier::swap_out(std::vector<int32_t>& pages, int32_t slot, std::vector<Move>& moves) {
-  if (slots_.available() == 0 || !make_room(static_cast<int64_t>(pages.size()), 0)) return kNone;
-  for (int32_t& page : pages) {
-    const int32_t here = pages_.take();
-    moves.push_back({Move::What::page, Move::Way::out, page, here, 0});
-    page = here;
-  }
-  const int32_t here = slots_.take();
-  moves.push_back({Move::What::slot, Move::Way::out, slot, here, 0});
-  return here;
+int32_t HostTier::take(size_t count, std::vector<int32_t>& pages) {
+  if (slots_.available() == 0 || !make_room(static_cast<int64_t>(count), 0)) return kNone;
+  for (size_t i = 0; i < count; ++i) pages.push_back(pages_.take());
+  return slots_.take();
 }
 
-void HostTier::swap_in(std::span<const int32_t> pages, int32_t slot, std::span<const int32_t> to,
-                       int32_t to_slot, std::vector<Move>& moves) {
-  for (size_t i = 0; i < pages.size(); ++i) {
-    moves.push_back({Move::What::page, Move::Way::in, pages[i], to[i], to_slot});
-    leaving_pages_.push_back(pages[i]);
-  }
-  moves.push_back({Move::What::slot, Move::Way::in, slot, to_slot, to_slot});
-  leaving_slots_.push_back(slot);
-}
-
-void HostTier::forget(std::span<const int32_t> pages, int32_t slot) {
+void HostTier::give(std::span<const int32_t> pages, int32_t slot) {
   for (const int32_t page : pages) pages_.give(page);
   slots_.give(slot);
 }
@@ -113,19 +104,11 @@ void HostTier::forget(std::span<const int32_t> pages, int32_t slot) {
 void HostTier::hold(int32_t last_page, int32_t snapshot) {
   tree_.reference(last_page);  // a block that is read keeps the path above it
   tree_.pin(snapshot);
-  held_.push_back({last_page, snapshot});
 }
 
-void HostTier::settle() {
-  for (const Held& h : held_) {
-    tree_.unpin(h.snapshot);
-    tree_.release(h.page);
-  }
-  held_.clear();
-  for (const int32_t page : leaving_pages_) pages_.give(page);
-  for (const int32_t slot : leaving_slots_) slots_.give(slot);
-  leaving_pages_.clear();
-  leaving_slots_.clear();
+void HostTier::let_go(int32_t last_page, int32_t snapshot) {
+  tree_.unpin(snapshot);
+  tree_.release(last_page);
 }
 
 void HostTier::flush() {

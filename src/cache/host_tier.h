@@ -3,6 +3,7 @@
 // hit needs nothing but the host.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -24,9 +25,13 @@ class HostTier {
 
   bool enabled() const { return snapshots_.capacity() > 0 && pages_.capacity() > 0; }
 
-  // Copies the path to block `last` (which has a snapshot) of the device's tree, as far as it is not here
-  // yet. Drops what is worth less than it if need be; keeps nothing when it does not fit.
-  void keep(const PrefixTree& device, int32_t last, std::vector<Move>& moves);
+  // Makes place for the path to block `last` (which has a snapshot) of the device's tree, as far as it is not
+  // here yet, and appends the copies that fill it: pages from the first on, then the snapshot. Until each is
+  // written(), its place is not dropped. Drops what is worth less if need be; keeps nothing when it does not
+  // fit.
+  void keep(const PrefixTree& device, int32_t last, std::vector<Move>& copies);
+  // A copy that keep() asked for is planned, or will never be made: then flush() must follow.
+  void written(const Move& copy);
 
   struct Hit {
     int64_t blocks = 0;        // up to the deepest snapshot
@@ -34,24 +39,25 @@ class HostTier {
   };
   // The longest usable prefix of `prompt` within `limit` blocks. Its pages are appended to `path`.
   Hit find(const Prompt& prompt, int64_t limit, std::vector<int32_t>& path) const;
-  // A running request makes room: all its pages and its slot go to the host. `pages` become host pages. kNone
-  // when the host has no room for it; else its host slot.
-  int32_t swap_out(std::vector<int32_t>& pages, int32_t slot, std::vector<Move>& moves);
-  // It comes back into `to_slot` and the first of `to`; what it held here is free after settle().
-  void swap_in(std::span<const int32_t> pages, int32_t slot, std::span<const int32_t> to, int32_t to_slot,
-               std::vector<Move>& moves);
-  void forget(std::span<const int32_t> pages, int32_t slot);  // it ended on the host
+  // Place for a running request of so many pages that makes room: its host slot, and its host pages appended
+  // to `pages`. kNone when there is none.
+  int32_t take(size_t count, std::vector<int32_t>& pages);
+  void give(std::span<const int32_t> pages, int32_t slot);
 
-  // Until settle(), the pages and the snapshot of a hit that the planned step copies in are not dropped.
+  // The path to a hit, and its snapshot, are not dropped between these two: they are being copied in.
   void hold(int32_t last_page, int32_t snapshot);
-  void settle();
+  void let_go(int32_t last_page, int32_t snapshot);
 
-  void flush();  // after settle()
+  void flush();  // forgets every prefix that is not held
 
   int32_t pages_used() const { return pages_.used(); }
   int32_t pages_capacity() const { return pages_.capacity(); }
   int32_t snapshots_used() const { return snapshots_.used(); }
   int32_t slots_used() const { return slots_.used(); }
+  // Records there are: no more copies to the host can wait at once.
+  size_t records() const {
+    return static_cast<size_t>(pages_.capacity() + snapshots_.capacity() + slots_.capacity());
+  }
 
  private:
   bool make_room(int64_t pages, int32_t snapshots);
@@ -61,11 +67,6 @@ class HostTier {
   IndexPool snapshots_;
   IndexPool slots_;
   PrefixTree tree_;
-  struct Held {
-    int32_t page, snapshot;
-  };
-  std::vector<Held> held_;
-  std::vector<int32_t> leaving_pages_, leaving_slots_;         // copied back by the planned step
   std::vector<int32_t> path_, freed_pages_, freed_snapshots_;  // scratch
 };
 

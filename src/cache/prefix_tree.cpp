@@ -62,8 +62,13 @@ int64_t PrefixTree::common(int32_t parent, std::span<const int32_t> block) const
 }
 
 void PrefixTree::reference(int32_t page) {
+  mark_used(page);
+  hold(page);
+}
+
+void PrefixTree::hold(int32_t page) {
   if (node(page).refs++ == 0) --unreferenced_;
-  touch(page);
+  rank(page);
 }
 
 void PrefixTree::release(int32_t page) {

@@ -84,6 +84,8 @@ class PrefixTree {
   int32_t size() const { return size_; }                  // pages in the tree
   int32_t unreferenced() const { return unreferenced_; }  // of those, pages no lease reads
   void reference(int32_t page);
+  // A reference that is no use: a copy of the page has to be made.
+  void hold(int32_t page);
   void release(int32_t page);
 
  private:

@@ -114,7 +114,7 @@ Result<void> Engine::submit(Request request) {
   s->priority = request.priority;
   s->deadline_ns = request.deadline_ns;
   s->submitted_ns = clock_.now_ns();
-  s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(total)));
+  s->lease.reserve(total);
   s->owner = record.release();
   if (!inbox_.try_push(std::move(s))) {
     // Only closing fills it: in_flight_ is below its capacity.
@@ -180,7 +180,7 @@ bool Engine::step() {
     if (!step_started_ns_.compare_exchange_strong(started, kNoStep)) return false;
     log_.end(clock_.now_ns());
     if (GODWIT_FAULT("engine.nan") && !plan_.samples.empty()) drawn_[0].finite = 0;
-    scheduler_->apply(plan_, drawn_.data(), model_->damaged());
+    scheduler_->apply(plan_, drawn_.data(), {model_->copied_ns(), model_->damaged()});
   } catch (const std::exception& failure) {
     // Whatever the libraries below throw ends here: the state of the step is unknown, so nothing goes on.
     if (step_started_ns_.exchange(kNoStep) == kTaken) return false;

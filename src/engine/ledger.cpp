@@ -124,7 +124,8 @@ class Maker {
     const int64_t left = request_.memory - out_.total();
     out_.shortfall = std::max<int64_t>(0, -left);
     if (left <= 0) return;
-    const int64_t page = out_.layout.page_bytes + (request_.host_apart ? 0 : cache_index_bytes(1, 0, 0));
+    const int64_t page = out_.layout.page_bytes +
+                         (request_.host_apart ? 0 : cache_index_bytes(1, 0, 0) + copy_queue_bytes(1, 0, {}));
     const int64_t snapshot =
         out_.layout.committed_bytes + (request_.host_apart ? 0 : cache_index_bytes(0, 0, 1));
     const int64_t pool = left + out_.model.pages * page + out_.model.snapshots * snapshot;
@@ -178,7 +179,10 @@ class Maker {
         "plan, draws, masks, the last steps", false);
     if (request_.host_apart)
       add("token masks", mask_bytes(m.limits, dims_.vocab), fmt::format("{} rows", m.limits.sampled_rows));
-    add("cache index", cache_index_bytes(m.pages, m.slots, m.snapshots), "prefix tree, free lists", false);
+    add("cache index",
+        cache_index_bytes(m.pages, m.slots, m.snapshots) + copy_queue_bytes(m.pages, m.slots, m.host) +
+            cache_index_bytes(m.host.pages, m.host.slots, m.host.snapshots),
+        "prefix trees, free lists, copies that wait", false);
     add("runtime reserve", request_.reserve,
         ops_ ? "threads, log, requests in flight" : "driver context, modules, graphs, scratch: an estimate");
   }

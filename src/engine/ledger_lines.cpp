@@ -76,4 +76,8 @@ int64_t cache_index_bytes(int64_t pages, int64_t slots, int64_t snapshots) {
   return pages * page + (slots + snapshots) * kSnapshot;
 }
 
+int64_t copy_queue_bytes(int64_t pages, int64_t slots, const cache::HostSizes& host) {
+  return cache::CopyQueue::bytes(int64_t{host.pages} + host.snapshots + host.slots, pages + slots);
+}
+
 }  // namespace godwit::engine

@@ -27,7 +27,9 @@ int64_t mask_bytes(const kernels::StepLimits& limits, int64_t vocabulary);
 // Model make.
 int64_t step_buffer_bytes(const schedule::ScheduleLimits& schedule, const kernels::StepLimits& limits,
                           int64_t vocabulary);
-// Host memory of the prefix tree and the index pools.
+// Host memory of a prefix tree and the index pools: of the device's pages, or of the host tier's.
 int64_t cache_index_bytes(int64_t pages, int64_t slots, int64_t snapshots);
+// Host memory of the copies that wait between the two.
+int64_t copy_queue_bytes(int64_t pages, int64_t slots, const cache::HostSizes& host);
 
 }  // namespace godwit::engine

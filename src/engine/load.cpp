@@ -117,9 +117,13 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
     log_info("recorded {} decode steps, {} of device memory", model_->recorded_steps(),
              readable_bytes(before - ops_->memory().available()));
   }
-  cache_ = std::make_unique<cache::Cache>(cache::CacheSizes{static_cast<int32_t>(m.pages),
-                                                            static_cast<int32_t>(m.slots),
-                                                            static_cast<int32_t>(m.snapshots), m.host});
+  const model::StateLayout& layout = model_->layout();
+  cache_ = std::make_unique<cache::Cache>(
+      cache::CacheSizes{.pages = static_cast<int32_t>(m.pages),
+                        .slots = static_cast<int32_t>(m.slots),
+                        .snapshots = static_cast<int32_t>(m.snapshots),
+                        .host = m.host,
+                        .record_bytes = {layout.page_bytes, layout.committed_bytes, layout.slot_bytes}});
   scheduler_ = std::make_unique<schedule::Scheduler>(limits, *cache_, stop_ids, clock_,
                                                      static_cast<schedule::Listener&>(*this));
   scheduler_->prepare(plan_);

@@ -60,7 +60,7 @@ void Scheduler::prepare(StepPlan& plan) const {
   plan.samples.reserve(sequences + static_cast<size_t>(limits_.prefill_tokens));
   plan.bias_ids.reserve(sequences * kBiasPairs);
   plan.bias_values.reserve(sequences * kBiasPairs);
-  plan.moves.reserve(cache_.most_moves());
+  plan.moves.reserve(cache::CopyQueue::kMostMoves);
   plan.restores.reserve(sequences);
   plan.saves.reserve(sequences);
 }
@@ -122,12 +122,16 @@ void Scheduler::admit() {
     // What had to go comes back only when everything that runs can grow once more without it: until then it
     // would be sent away again before it had caught up, and again.
     if (s.preemptions > 0 && free < cache::pages_for(reservation(s)) + headroom()) return;
-    if (s.number == refused_ && free <= refused_pages_) return;  // nothing was freed since it was looked up
+    if (s.number == refused_) {  // nothing was freed since it was looked up, nor has left since?
+      const bool left = refused_leaving_ > 0 && cache_.has_left(refused_leaving_);
+      if (!left && (refused_leaving_ > 0 || free <= refused_pages_)) return;
+    }
     const bool returns = s.lease.swapped();
     if (!(returns ? cache_.swap_in(s.lease, reservation(s))
                   : cache_.acquire(reusable(s), reservation(s), s.lease))) {
       refused_ = s.number;
       refused_pages_ = free;
+      refused_leaving_ = cache_.leaving() ? cache_.last_leaving() : 0;
       return;
     }
     if (!returns) s.computed = s.lease.cached;
@@ -145,11 +149,14 @@ void Scheduler::admit() {
 
 // Sends a sequence back to the waiting line: its state goes to the host tier if there is room, else it is
 // recomputed when it fits again.
-void Scheduler::preempt(size_t index) {
+void Scheduler::preempt(size_t index, Keep keep) {
   std::unique_ptr<Sequence> s = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   by_slot_[static_cast<size_t>(s->lease.slot)] = nullptr;
-  if (!s->ran || !cache_.swap_out(s->lease)) {
+  const bool on_host = s->lease.loading() && s->lease.host_slot != cache::kNone;
+  if (keep == Keep::what_is_good && on_host) {
+    cache_.retreat(s->lease);
+  } else if (keep == Keep::nothing || !s->ran || !cache_.swap_out(s->lease)) {
     cache_.release(s->lease);
     s->computed = 0;
   }
@@ -158,17 +165,29 @@ void Scheduler::preempt(size_t index) {
   insert_in_order(waiting_, std::move(s));
 }
 
-// Pages for `tokens` positions of running_[index], taken from the last in the order if need be. False when
-// the sequence itself was the last.
-bool Scheduler::reserve(size_t index, int64_t tokens) {
+// Pages for `tokens` positions of running_[index], taken from the last in the order if need be. Where pages
+// are on their way to the host already, it waits for those instead.
+void Scheduler::reserve(size_t index, int64_t tokens) {
   Sequence& s = *running_[index];
-  if (tokens <= s.lease.tokens()) return true;
+  if (tokens <= s.lease.tokens()) return;
   while (!cache_.grow(s.lease, reservation(s)) && !cache_.grow(s.lease, tokens)) {
+    if (cache_.leaving()) return;
     const bool self = running_.size() == index + 1;
     preempt(running_.size() - 1);
-    if (self) return false;
+    if (self) return;
   }
-  return true;
+}
+
+void Scheduler::grow() {
+  for (size_t i = 0; i < running_.size(); ++i)
+    if (!running_[i]->paused && !running_[i]->lease.loading() && running_[i]->decoding())
+      reserve(i, running_[i]->size());
+}
+
+// Whether the planned step may have rows of it.
+bool Scheduler::runs(const Sequence& s) const {
+  if (s.paused || (s.lease.loading() && !cache_.arrived(s.lease))) return false;
+  return !s.decoding() || s.size() <= s.lease.tokens();
 }
 
 void Scheduler::plan(StepPlan& plan) {
@@ -176,11 +195,13 @@ void Scheduler::plan(StepPlan& plan) {
   plan.clear();
   planned_ns_ = clock_.now_ns();
   sweep();
+  cache_.begin_copies(cost_.copy_bytes(running()));
+  // Who runs grows before anybody comes: its room is not given away first. Both may send sequences to the
+  // host, so rows are planned after them.
+  grow();
   admit();
   if (!running_.empty() && GODWIT_FAULT("schedule.preempt")) preempt(running_.size() - 1);
-  // Growth first: it may send sequences away, and a planned row must not lose its pages.
-  for (size_t i = 0; i < running_.size(); ++i)
-    if (!running_[i]->paused && running_[i]->decoding()) reserve(i, running_[i]->size());
+  cache_.plan_copies();
   plan_decode(plan);
   plan.decode_sequences = static_cast<int32_t>(plan.sequences.size());
   plan_prefill(plan);
@@ -191,7 +212,7 @@ void Scheduler::plan(StepPlan& plan) {
 void Scheduler::plan_decode(StepPlan& plan) {
   int64_t forced = limits_.forced_rows;
   for (auto& s : running_) {
-    if (s->paused || !s->decoding()) continue;
+    if (!runs(*s) || !s->decoding()) continue;
     const int64_t left = s->size() - s->computed;
     if (left == 1) {
       add_rows(plan, *s, kernels::RowKind::decode, 1);
@@ -222,19 +243,19 @@ void Scheduler::plan_prefill(StepPlan& plan) {
   Sequence* shortest = nullptr;
   const auto left = [](const Sequence& s) { return s.prompt_tokens - s.computed; };
   for (const auto& s : running_) {
-    if (s->paused || s->decoding()) continue;
+    if (!runs(*s) || s->decoding()) continue;
     if (first == nullptr) first = s.get();
     if (shortest == nullptr || left(*s) < left(*shortest)) shortest = s.get();
   }
   if (first == nullptr) return;
-  int64_t budget = prefill_budget_ = cost_.prompt_rows(plan.rows());
+  int64_t budget = prefill_budget_ = cost_.prompt_rows(plan.rows(), cache_.planned_copy_bytes());
   if (shortest != first) {
     const int64_t turn = plan.step % 2 == 0 ? 0 : cache::kPageTokens - 1;
     budget -= add_slice(plan, *shortest, (budget / 2 + turn) / cache::kPageTokens * cache::kPageTokens);
   }
   budget -= add_slice(plan, *first, budget);
   for (const auto& s : running_)
-    if (s.get() != first && s.get() != shortest && !s->paused && !s->decoding())
+    if (s.get() != first && s.get() != shortest && runs(*s) && !s->decoding())
       budget -= add_slice(plan, *s, budget);
 }
 
@@ -314,13 +335,32 @@ bool Scheduler::stops(const Sequence& s, int32_t id) const {
   return (!s.ignore_eos && among(stop_ids_)) || among(s.stop_ids);
 }
 
-void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged) {
-  const int64_t prompt_rows = plan.rows() - plan.decode_rows();
-  cost_.observe(plan.decode_rows(), prompt_rows, clock_.now_ns() - planned_ns_);
-  cache_.step_done();
+// What the step copied in is there.
+void Scheduler::take_copies(std::span<const int32_t> damaged) {
+  const auto is_damaged = [&](const Sequence& s) {
+    return std::find(damaged.begin(), damaged.end(), s.lease.slot) != damaged.end();
+  };
+  for (size_t i = running_.size(); i-- > 0;) {
+    Sequence& s = *running_[i];
+    if (!s.lease.loading()) continue;
+    const bool request = s.lease.host_slot != cache::kNone;
+    if (is_damaged(s)) {
+      preempt(i, Keep::nothing);
+    } else if (cache_.arrived(s.lease)) {
+      cache_.settle(s.lease, prompt_of(s));
+      s.ran |= request;  // its slot is as it was when it left
+    } else if (!damaged.empty() && !request) {
+      preempt(i, Keep::nothing);  // of a tier that is not trusted any more
+    }
+  }
   if (!damaged.empty()) cache_.distrust_host();
-  for (size_t i = running_.size(); i-- > 0;)
-    if (std::find(damaged.begin(), damaged.end(), running_[i]->lease.slot) != damaged.end()) preempt(i);
+}
+
+void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, const Copied& copied) {
+  const int64_t prompt_rows = plan.rows() - plan.decode_rows();
+  cost_.observe(plan.decode_rows(), prompt_rows, clock_.now_ns() - planned_ns_ - copied.ns);
+  cost_.observe_copies(cache_.planned_copy_bytes(), copied.ns);
+  take_copies(copied.damaged);
   size_t next_draw = 0;
   for (const PlanSequence& p : plan.sequences) {
     if (by_slot_[static_cast<size_t>(p.rows.slot)] == nullptr) {  // computed from a damaged copy, sent away

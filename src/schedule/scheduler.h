@@ -56,6 +56,14 @@ class Listener {
                       Failure failure) = 0;
 };
 
+// How the copies of a step between the tiers went.
+struct Copied {
+  int64_t ns = 0;  // that they took of the step
+  // Slots of leases whose copy from the host failed its checksum; their requests are computed again from
+  // nothing.
+  std::span<const int32_t> damaged;
+};
+
 class Scheduler {
  public:
   Scheduler(const ScheduleLimits& limits, cache::Cache& cache, std::vector<int32_t> stop_ids,
@@ -69,9 +77,8 @@ class Scheduler {
   // and `cancelled`.
   void plan(StepPlan& plan);
   // Takes the draws of the planned step, one for each entry of plan.samples. The time since plan() is what
-  // the step took. `damaged`: slots whose copy from the host tier failed its checksum; their requests are
-  // computed again from nothing.
-  void apply(const StepPlan& plan, const sample::Sampled* drawn, std::span<const int32_t> damaged = {});
+  // the step took.
+  void apply(const StepPlan& plan, const sample::Sampled* drawn, const Copied& copied = {});
   // Ends everything: the engine is dying or its drain deadline has passed.
   void fail_all(Failure failure);
 
@@ -87,7 +94,8 @@ class Scheduler {
   uint64_t preemptions() const { return preemptions_; }
   // Prompt rows that the last step with prompts was allowed.
   int64_t prefill_budget() const { return prefill_budget_; }
-  bool idle() const { return running_.empty() && waiting_.empty(); }
+  // Nothing is left to do: no request, and no copy that one of them left behind.
+  bool idle() const { return running_.empty() && waiting_.empty() && !cache_.copying(); }
 
  private:
   static constexpr size_t kWindow = 64;
@@ -96,8 +104,12 @@ class Scheduler {
   void sweep();
   void admit();
   int64_t headroom() const;
-  bool reserve(size_t index, int64_t tokens);
-  void preempt(size_t index);
+  void grow();
+  void reserve(size_t index, int64_t tokens);
+  enum class Keep { what_is_good, nothing };
+  void preempt(size_t index, Keep keep = Keep::what_is_good);
+  void take_copies(std::span<const int32_t> damaged);
+  bool runs(const Sequence& s) const;
   void plan_decode(StepPlan& plan);
   void plan_prefill(StepPlan& plan);
   int64_t slice_end(const Sequence& s, int64_t budget) const;
@@ -120,9 +132,10 @@ class Scheduler {
   std::vector<Sequence*> by_slot_;  // [slots] whose it is
   uint64_t preemptions_ = 0;
   int64_t prefill_budget_ = 0;
-  size_t looked_at_ = 0;       // where in the waiting line the next sweep starts
-  uint64_t refused_ = 0;       // number of the head of the line when it did not fit …
-  int64_t refused_pages_ = 0;  // … into so many pages
+  size_t looked_at_ = 0;          // where in the waiting line the next sweep starts
+  uint64_t refused_ = 0;          // number of the head of the line when it did not fit …
+  int64_t refused_pages_ = 0;     // … into so many pages …
+  uint64_t refused_leaving_ = 0;  // … and this was the newest copy to the host that had to be made; 0: none
 };
 
 }  // namespace godwit::schedule

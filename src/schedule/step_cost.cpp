@@ -16,6 +16,8 @@ constexpr double kAim = 0.95;
 // Where not even the smallest slice meets the target, a step may take this much more than with the smallest:
 // newcomers move on, and nobody decodes more than a fifth slower for it.
 constexpr double kLeastShare = 0.2;
+// Of the target, for copies between the tiers: what they take, prompts do not get.
+constexpr double kCopyShare = 0.25;
 
 }  // namespace
 
@@ -71,13 +73,30 @@ void StepCost::observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns) {
   }
 }
 
-int64_t StepCost::prompt_rows(int64_t decode_rows) const {
+void StepCost::observe_copies(int64_t bytes, int64_t ns) {
+  if (bytes <= 0) return;
+  double took = static_cast<double>(std::max<int64_t>(ns, 1));
+  if (copied_bytes_ > 0) took = std::min(took, kOutlier * static_cast<double>(bytes) * ns_per_byte());
+  copied_bytes_ += static_cast<double>(bytes) - kRate * copied_bytes_;
+  copying_ns_ += took - kRate * copying_ns_;
+}
+
+int64_t StepCost::copy_bytes(int64_t decode_rows) const {
+  if (copied_bytes_ == 0) return 0;
+  const double target = static_cast<double>(target_ns_);
+  const double ns = std::min(kAim * target - decode_.at(decode_rows), kCopyShare * target);
+  constexpr double kMost = 1LL << 50;  // an immeasurably fast copy
+  return static_cast<int64_t>(std::clamp(ns / ns_per_byte(), 0.0, kMost));
+}
+
+int64_t StepCost::prompt_rows(int64_t decode_rows, int64_t copied_bytes) const {
   constexpr int64_t kLeast = cache::kPageTokens;
   if (decode_rows == 0) return most_rows_;  // nobody waits between tokens
   if (!decode_.known(decode_rows)) return 0;
   const double decode = decode_.at(decode_rows);
   const double least = decode + prompt_.at(kLeast);
-  const double allowed = std::max(kAim * static_cast<double>(target_ns_), (1 + kLeastShare) * least);
+  const double copies = copied_bytes_ > 0 ? static_cast<double>(copied_bytes) * ns_per_byte() : 0;
+  const double allowed = std::max(kAim * static_cast<double>(target_ns_) - copies, (1 + kLeastShare) * least);
   const int64_t rows = static_cast<int64_t>(prompt_.reach(allowed - decode)) / kLeast * kLeast;
   return std::clamp(rows, kLeast, std::max(most_rows_, kLeast));
 }

@@ -37,17 +37,28 @@ class StepCost {
  public:
   StepCost(int64_t target_ns, int64_t most_rows) : target_ns_(target_ns), most_rows_(most_rows) {}
 
-  // A step with so many rows of the decode family and of prompts took `ns`.
+  // A step with so many rows of the decode family and of prompts took `ns`, without its copies between the
+  // tiers.
   void observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns);
-  // Prompt rows the next step may carry beside `decode_rows`: a multiple of 64 from 64 to most_rows. 0 when
-  // there were never so many decode rows (to the octave): one step without prompt rows then measures them.
-  int64_t prompt_rows(int64_t decode_rows) const;
+  // So many bytes were copied between the tiers in `ns`.
+  void observe_copies(int64_t bytes, int64_t ns);
+  // Prompt rows the next step may carry beside `decode_rows` and copies of so many bytes: a multiple of 64
+  // from 64 to most_rows. 0 when there were never so many decode rows (to the octave): one step without
+  // prompt rows then measures them.
+  int64_t prompt_rows(int64_t decode_rows, int64_t copied_bytes = 0) const;
+  // Bytes that the next step may copy beside `decode_rows`: a quarter of the target, or what they leave of
+  // it. 0 while nothing was measured.
+  int64_t copy_bytes(int64_t decode_rows) const;
 
  private:
+  double ns_per_byte() const { return copying_ns_ / copied_bytes_; }
+
   int64_t target_ns_;
   int64_t most_rows_;
   CostCurve decode_{1};   // ns of steps without prompt rows, by rows
   CostCurve prompt_{64};  // ns that prompt rows add, by rows
+  // Sums that forget. By volume: small copies cost more a byte, and it is the large ones that matter.
+  double copied_bytes_ = 0, copying_ns_ = 0;
 };
 
 }  // namespace godwit::schedule

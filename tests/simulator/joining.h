@@ -1,4 +1,4 @@
-// Joining: what running streams feel while long prompts keep coming.
+// Joining: what running streams feel while long prompts keep coming, new ones and such as the host tier has.
 #pragma once
 
 #include <cstdint>
@@ -24,5 +24,16 @@ struct JoiningReport {
 };
 
 JoiningReport join(const JoiningOptions& options);
+
+// What the same streams feel while prompts come back from the host tier, one after the other.
+struct RestoringReport {
+  double p50_before_ms = 0;  // between tokens, nothing is copied
+  double p50_ms = 0, p99_ms = 0, longest_ms = 0;
+  double restored_gib_per_second = 0;
+  double first_token_ms = 0;  // of a prompt that comes back, on average
+  int64_t restores = 0;
+};
+
+RestoringReport restore(const JoiningOptions& options);
 
 }  // namespace godwit::simulator

@@ -204,6 +204,15 @@ TEST(Target, SixteenStreamsWhileLongPromptsJoin) {
   EXPECT_GE(r.prompt_tokens_per_second, 35'000);
 }
 
+// Prompts that come back from the host are 1.7 GB each: no stream notices more than of a prompt that joins.
+TEST(Target, SixteenStreamsWhileLongPromptsComeBack) {
+  JoiningOptions o;
+  o.prompts = 6;
+  const RestoringReport r = restore(o);
+  EXPECT_GE(r.restores, o.prompts);
+  EXPECT_LE(r.longest_ms, 1.1 * static_cast<double>(o.itl_target_ns) / 1e6);
+}
+
 // The target cannot be met: no slice is small enough. Prompts still move, and streams lose little.
 TEST(Target, AnImpossibleTargetStarvesNeitherSide) {
   JoiningOptions o;

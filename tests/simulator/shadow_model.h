@@ -37,7 +37,7 @@ class ShadowModel {
       if (m.way != cache::Move::Way::in) continue;
       move(m);
       if (damage_every > 0 && moved_in % damage_every == 0) {
-        slots_.at(static_cast<size_t>(m.slot)).hash ^= 1;  // what a damaged copy would leave
+        damage(m);
         damaged.push_back(m.slot);
       }
     }
@@ -126,8 +126,14 @@ class ShadowModel {
     } else if (out) {
       host_snapshots_.at(static_cast<size_t>(m.to)) = snapshots_.at(static_cast<size_t>(m.from));
     } else {
-      slots_.at(static_cast<size_t>(m.to)) = host_snapshots_.at(static_cast<size_t>(m.from));
+      snapshots_.at(static_cast<size_t>(m.to)) = host_snapshots_.at(static_cast<size_t>(m.from));
     }
+  }
+  void damage(const cache::Move& m) {
+    const auto to = static_cast<size_t>(m.to);
+    (m.what == cache::Move::What::page       ? pages_.at(to).hash
+     : m.what == cache::Move::What::snapshot ? snapshots_.at(to).hash
+                                             : slots_.at(to).hash) ^= 1;
   }
 
   void run_rows(const schedule::StepPlan& plan, const schedule::PlanSequence& p,

@@ -46,10 +46,13 @@ void print_worlds(int64_t requests) {
     number("evicted_pages", r.evictions);
     number("host_hits", r.host_hits);
     number("idle_times", r.idle_times);
+    number("copies", r.moves);
+    number("waits_for_copies", r.waits);
     std::printf("\"virtual_seconds\": %.0f,\n", r.virtual_seconds);
     print("between_tokens", r.gap, ",");
     print("queued", r.queued, ",");
-    print("first_token", r.first_token, "}");
+    print("first_token", r.first_token, ",");
+    print("copies_of_a_step", r.copies, "}");
     first = false;
   }
   std::printf(" ],\n");
@@ -73,6 +76,24 @@ void print_joining() {
       first = false;
     }
   }
+  std::printf("\n ],\n");
+}
+
+void print_restoring() {
+  std::printf(" \"restoring\": [\n");
+  bool first = true;
+  for (const int64_t prompt : {int64_t{8192}, int64_t{131'072}}) {
+    JoiningOptions o;
+    o.prompt = prompt;
+    o.prompts = 30;
+    const RestoringReport r = restore(o);
+    std::printf(
+        "%s  {\"prompt\": %lld, \"restores\": %lld, \"p50_before_ms\": %.2f, \"p50_ms\": %.2f, \"p99_ms\": "
+        "%.2f, \"max_ms\": %.2f, \"restored_gib_per_s\": %.2f, \"first_token_ms\": %.1f}",
+        first ? "" : ",\n", static_cast<long long>(prompt), static_cast<long long>(r.restores),
+        r.p50_before_ms, r.p50_ms, r.p99_ms, r.longest_ms, r.restored_gib_per_second, r.first_token_ms);
+    first = false;
+  }
   std::printf("\n ]\n");
 }
 
@@ -89,6 +110,7 @@ int main(int argc, char** argv) {
     std::printf("{\n");
     godwit::simulator::print_worlds(requests);
     godwit::simulator::print_joining();
+    godwit::simulator::print_restoring();
     std::printf("}\n");
   } catch (const std::exception& e) {
     std::fprintf(stderr, "simulate: an invariant is broken: %s\n", e.what());

@@ -21,7 +21,8 @@ class Soak final : public schedule::Listener {
  public:
   explicit Soak(const SoakOptions& o)
       : options_(o),
-        cache_({o.pages + 1, static_cast<int32_t>(o.limits.max_sequences) + 1, o.snapshots, o.host}),
+        cache_({o.pages + 1, static_cast<int32_t>(o.limits.max_sequences) + 1, o.snapshots, o.host,
+                StepCosts::kRecordBytes}),
         scheduler_(o.limits, cache_, {0, 1}, clock_, *this),
         model_(o.pages + 1, static_cast<int32_t>(o.limits.max_sequences) + 1, o.snapshots, o.host),
         traffic_(o.shape, o.seed),
@@ -46,6 +47,7 @@ class Soak final : public schedule::Listener {
     report_.virtual_seconds = static_cast<double>(clock_.now_ns()) / 1e9;
     report_.evictions = static_cast<int64_t>(cache_.evictions());
     report_.host_hits = static_cast<int64_t>(cache_.host_hits());
+    report_.swaps = model_.swaps;
     require(report_.ended() + report_.refused == options_.requests, "a request never ended");
     return std::move(report_);
   }
@@ -169,12 +171,14 @@ class Soak final : public schedule::Listener {
     scheduler_.plan(plan_);
     ++report_.steps;
     check_plan(before_ns);
-    clock_.advance_ns(plan_.empty() ? kMs : options_.costs.ns(plan_) * (97 + traffic_.below(7)) / 100);
+    const int64_t copies = StepCosts::copy_ns(plan_);
+    clock_.advance_ns(plan_.empty() ? kMs
+                                    : options_.costs.ns(plan_) * (97 + traffic_.below(7)) / 100 + copies);
     if (plan_.empty()) return;
     model_.run(plan_, drawn_);
     poisoned_ = 0;
     if (!drawn_.empty() && traffic_.one_in(3000)) poison();
-    scheduler_.apply(plan_, drawn_.data(), model_.damaged);
+    scheduler_.apply(plan_, drawn_.data(), {copies, model_.damaged});
     check_pools();
   }
 
@@ -191,8 +195,12 @@ class Soak final : public schedule::Listener {
     scheduler_.for_each([&](const Sequence& s) {
       require(!s.cancelled, "a cancelled request is still here after a step was planned");
       require(s.deadline_ns == 0 || now_ns <= s.deadline_ns, "an overdue request is still here");
-      if (!s.lease.held() || s.paused) return;
-      ready += s.decoding() && s.size() - s.computed == 1;
+      if (!s.lease.held() || s.paused || (s.lease.loading() && !cache_.arrived(s.lease))) return;
+      // Pages that a stream lacks are on their way to the host, or somebody would have been sent away.
+      const bool lacks_pages = s.decoding() && s.size() > s.lease.tokens();
+      require(!lacks_pages || cache_.leaving(), "a stream has no pages and nobody makes room");
+      report_.waits += lacks_pages;
+      ready += s.decoding() && s.size() - s.computed == 1 && !lacks_pages;
       prompts += !s.decoding();
     });
     for (const schedule::PlanSequence& p : plan_.sequences) {
@@ -207,7 +215,20 @@ class Soak final : public schedule::Listener {
     if (prompt_rows == 0) measured_[octave] = true;
     require((prompt_rows > 0) == (prompts > 0) || measures, "prompts wait and none got a row");
     require(prompt_rows <= options_.limits.prefill_tokens, "more prompt rows than a step may carry");
+    check_copies();
     report_.prompt_rows += prompt_rows;
+  }
+
+  // Copies take a quarter of the target at most, or as long as two records.
+  void check_copies() {
+    const int64_t took = StepCosts::copy_ns(plan_);
+    report_.copies.add(took);
+    report_.moves += static_cast<int64_t>(plan_.moves.size());
+    schedule::StepPlan two;
+    two.moves.assign(2, {.what = cache::Move::What::slot});
+    require(took <= std::max(options_.limits.itl_target_ns * 26 / 100, StepCosts::copy_ns(two)),
+            "a step copies more than it may");
+    require(!plan_.moves.empty() || !cache_.copying(), "copies wait and the step makes none");
   }
 
   // Counts pages and slots from the leases and compares with what the pools say.
@@ -224,7 +245,8 @@ class Soak final : public schedule::Listener {
         seen = stamp_;
       }
     });
-    require(pages == cache_.pages_used(), "pages leaked");
+    // What is shared and on its way to the host counts as used, too.
+    require(cache_.leaving() ? pages <= cache_.pages_used() : pages == cache_.pages_used(), "pages leaked");
     require(slots == cache_.slots_used() && slots == scheduler_.running(), "slots leaked");
     require(cache_.pages_used() + cache_.pages_cached() <= options_.pages, "more pages than there are");
   }
@@ -276,17 +298,22 @@ std::vector<SoakOptions> worlds(int64_t requests) {
       .context = 2048, .max_sequences = 8, .max_waiting = 24, .prefill_tokens = 512, .snapshot_stride = 512};
   tiny.pages = 80;  // two and a half full contexts for eight sequences
   tiny.snapshots = 6;
-  tiny.host = {.pages = 60, .snapshots = 5};
+  tiny.host = {.pages = 60, .snapshots = 5, .slots = 2};
   tiny.shape = {.context = 2048, .longest_answer = 200, .sessions = 20};
 
   SoakOptions grown = tiny;
   grown.name = "long answers in a tight pool";
-  grown.requests = requests / 100;
+  grown.requests = requests / 200;
   grown.seed = 2;
   grown.limits.context = 16384;
   grown.limits.prefill_tokens = 2048;
-  grown.pages = 300;
-  grown.shape = {.context = 16384, .long_prompt = 3000, .longest_answer = 12'000, .sessions = 20};
+  grown.pages = 257;  // one full context
+  grown.host = {.pages = 500, .snapshots = 5, .slots = 3};
+  grown.shape = {.context = 16384,
+                 .long_prompt = 3000,
+                 .shortest_answer = 9000,
+                 .longest_answer = 14'000,
+                 .sessions = 20};
 
   SoakOptions server = tiny;
   server.name = "32 sequences";
@@ -295,7 +322,7 @@ std::vector<SoakOptions> worlds(int64_t requests) {
   server.limits = {.context = 1 << 20, .max_sequences = 32, .max_waiting = 30, .prefill_tokens = 16384};
   server.pages = 24'000;
   server.snapshots = 300;
-  server.host = {.pages = 8000, .snapshots = 60};
+  server.host = {.pages = 8000, .snapshots = 60, .slots = 4};
   server.shape = {.context = 16384, .long_prompt = 5000, .longest_answer = 200, .sessions = 300};
 
   SoakOptions huge = server;

@@ -28,8 +28,11 @@ struct SoakReport {
   int64_t steps = 0, drawn = 0, prompt_tokens = 0, cached_tokens = 0, prompt_rows = 0, forced_rows = 0;
   int64_t preemptions = 0, most_preemptions = 0, idle_times = 0;
   int64_t host_hits = 0, evictions = 0;
+  int64_t moves = 0, swaps = 0;  // copies between the tiers; of them, of whole slots
+  int64_t waits = 0;             // steps that a stream waited for copies to make room
   double virtual_seconds = 0;
   Histogram gap, queued, first_token;  // between two tokens of a reading client; to admission; to first token
+  Histogram copies;                    // what the copies of a step took
 
   int64_t ended() const { return stopped + full_length + cancelled + overdue + not_finite; }
 };

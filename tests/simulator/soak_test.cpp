@@ -23,6 +23,8 @@ TEST(Soak, EveryWorldKeepsEveryInvariant) {
     all.host_hits += r.host_hits;
     all.evictions += r.evictions;
     all.idle_times += r.idle_times;
+    all.moves += r.moves;
+    all.swaps += r.swaps;
   }
   // Each of these must have happened, or the run proves nothing about it.
   EXPECT_GT(all.cancelled, 0);
@@ -34,6 +36,8 @@ TEST(Soak, EveryWorldKeepsEveryInvariant) {
   EXPECT_GT(all.host_hits, 0);
   EXPECT_GT(all.evictions, 0);
   EXPECT_GT(all.idle_times, 0);
+  EXPECT_GT(all.moves, 0);
+  EXPECT_GT(all.swaps, 0);
 }
 
 }  // namespace

@@ -35,6 +35,17 @@ struct StepCosts {
     return prompt_factor * std::max(18.7 * touched, 8.0 + 0.0121 * rows);
   }
 
+  // Records of a rank with bf16 latents (`godwit plan`), at what PCIe 5 and one checksumming core give.
+  static constexpr cache::RecordBytes kRecordBytes = {835'584, 35'000'000, 36'000'000};
+  static int64_t copy_ns(const schedule::StepPlan& plan) {
+    constexpr double kBytesPerNs = 12;
+    double bytes = 0;
+    for (const cache::Move& m : plan.moves)
+      bytes += static_cast<double>(kRecordBytes[static_cast<size_t>(m.what)]);
+    return static_cast<int64_t>(bytes / kBytesPerNs);
+  }
+
+  // Without copies.
   int64_t ns(const schedule::StepPlan& plan) const {
     double scan = 0;
     for (const schedule::PlanSequence& p : plan.sequences) {

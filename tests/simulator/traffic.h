@@ -14,7 +14,8 @@ namespace godwit::simulator {
 
 struct TrafficShape {
   int64_t context = 4096;
-  int64_t long_prompt = 1000;  // one prompt in ten is up to so long, and a session up to twice that
+  int64_t long_prompt = 1000;   // one prompt in ten is up to so long, and a session up to twice that
+  int64_t shortest_answer = 0;  // what max_tokens is at the least, where the context has room
   int64_t longest_answer = 200;
   size_t sessions = 32;
   int64_t one_in_huge = 0;  // one request in so many has a prompt of half to all of the context; 0 = none
@@ -48,14 +49,15 @@ class Traffic {
     }
     s->number = number;
     s->prompt_tokens = s->size();
-    s->max_tokens = std::min(skewed(shape_.longest_answer), shape_.context - s->size());
+    s->max_tokens =
+        std::min(std::max(shape_.shortest_answer, skewed(shape_.longest_answer)), shape_.context - s->size());
     if (one_in(100) && s->max_tokens > 1) {  // resumed from another replica
       const auto forced = ids(below(s->max_tokens));
       s->tokens.insert(s->tokens.end(), forced.begin(), forced.end());
     }
     s->forced_end = s->size();
     s->tokens.reserve(static_cast<size_t>(s->prompt_tokens + s->max_tokens));
-    s->lease.pages.reserve(static_cast<size_t>(cache::pages_for(s->prompt_tokens + s->max_tokens)));
+    s->lease.reserve(s->prompt_tokens + s->max_tokens);
     s->keys =
         cache::block_keys({s->tokens.data(), static_cast<size_t>(s->prompt_tokens)}, one_in(20) ? 1 : 0);
     s->sampling.seed = number;

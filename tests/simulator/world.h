@@ -11,6 +11,7 @@
 
 #include "schedule/scheduler.h"
 #include "shadow_model.h"
+#include "step_costs.h"
 
 namespace godwit::simulator {
 
@@ -26,7 +27,8 @@ class World final : public schedule::Listener {
   World(const schedule::ScheduleLimits& limits, int32_t pages, std::vector<int32_t> stop_ids = {},
         int32_t snapshots = 0, cache::HostSizes host = {})
       : limits_(limits),
-        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host}),
+        cache_({pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host,
+                StepCosts::kRecordBytes}),
         scheduler_(limits, cache_, std::move(stop_ids), clock_, *this),
         model_(pages + 1, static_cast<int32_t>(limits.max_sequences) + 1, snapshots, host) {
     scheduler_.prepare(plan_);
@@ -54,14 +56,15 @@ class World final : public schedule::Listener {
   // One step; false when nothing could be planned.
   bool step() {
     scheduler_.plan(plan_);
-    clock_.advance_ns(cost ? cost(plan_) : 1'000'000);
+    const int64_t copies = copies_are_free ? 0 : StepCosts::copy_ns(plan_);
+    clock_.advance_ns((cost ? cost(plan_) : 1'000'000) + copies);
     if (plan_.empty()) return false;
     int64_t prefill = 0;
     for (size_t i = static_cast<size_t>(plan_.decode_sequences); i < plan_.sequences.size(); ++i)
       prefill += plan_.sequences[i].rows.rows;
     longest_prefill_ = std::max(longest_prefill_, prefill);
     model_.run(plan_, drawn_);
-    scheduler_.apply(plan_, drawn_.data(), model_.damaged);
+    scheduler_.apply(plan_, drawn_.data(), {copies, model_.damaged});
     return true;
   }
   void run(int64_t most_steps = 1'000'000) {
@@ -103,7 +106,9 @@ class World final : public schedule::Listener {
   };
   std::map<uint64_t, Admitted> admitted;
   std::map<uint64_t, Ended> ended;
-  std::function<int64_t(const schedule::StepPlan&)> cost;  // what a step takes, ns; unset: 1 ms
+  std::function<int64_t(const schedule::StepPlan&)>
+      cost;  // what a step takes without copies, ns; unset: 1 ms
+  bool copies_are_free = false;
   int64_t cached_tokens = 0;
   int64_t admissions = 0;
   int64_t tokens = 0;

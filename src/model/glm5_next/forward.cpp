@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "model/glm5_next/model.h"
 
 namespace godwit::model {
@@ -15,7 +16,13 @@ void Model::forward(const schedule::StepPlan& plan, sample::Sampled* out, schedu
 
 void Model::begin(const schedule::StepPlan& plan, int64_t padded) {
   damaged_.clear();
-  if (!plan.moves.empty()) host_->run(plan.moves, *state_, damaged_);
+  copied_ns_ = 0;
+  if (!plan.moves.empty()) {
+    const SteadyClock clock;
+    const int64_t started = clock.now_ns();
+    host_->run(plan.moves, *state_, damaged_);
+    copied_ns_ = clock.now_ns() - started;
+  }
   for (const schedule::SnapshotCommand& c : plan.restores) state_->restore(c.slot, c.snapshot);
   step_arrays_.set(plan, padded);
   step_ = step_arrays_.view;

@@ -21,13 +21,15 @@ HostPool::HostPool(kernels::Memory& memory, const StateLayout& layout, const cac
 }
 
 void HostPool::run(const std::vector<Move>& moves, RankState& state, std::vector<int32_t>& damaged) {
+  const auto record = [&](Move::What what, int32_t i) {
+    return what == Move::What::page       ? state.page(i)
+           : what == Move::What::snapshot ? state.snapshot(i)
+                                          : state.slot(i);
+  };
   for (const Move& m : moves) {
     if (m.way != Move::Way::out) continue;
     Pool& pool = pool_of(m.what);
-    const std::byte* from = m.what == Move::What::page       ? state.page(m.from)
-                            : m.what == Move::What::snapshot ? state.snapshot(m.from)
-                                                             : state.slot(m.from);
-    memory_.download(pool.at(m.to), from, pool.record_bytes);
+    memory_.download(pool.at(m.to), record(m.what, m.from), pool.record_bytes);
     pool.sums[static_cast<size_t>(m.to)] = checksum(pool.at(m.to), pool.record_bytes);
     if (GODWIT_FAULT("host.damage")) pool.at(m.to)[pool.record_bytes / 2] ^= std::byte{1};
   }
@@ -38,8 +40,7 @@ void HostPool::run(const std::vector<Move>& moves, RankState& state, std::vector
       damaged.push_back(m.slot);
       continue;
     }
-    // A snapshot is the leading part of a slot.
-    std::byte* to = m.what == Move::What::page ? state.page(m.to) : state.slot(m.to);
+    std::byte* to = record(m.what, m.to);
     memory_.upload(to, pool.at(m.from), pool.record_bytes);
     // A mutant of the gate restored = kept (design §2).
     if (m.what != Move::What::page && GODWIT_FAULT("mutant.host")) memory_.zero(to, 64);

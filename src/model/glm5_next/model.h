@@ -85,6 +85,7 @@ class Model {
 
   // Slots whose copy from the host tier failed its checksum in the last step: their rows are worthless.
   const std::vector<int32_t>& damaged() const { return damaged_; }
+  int64_t copied_ns() const { return copied_ns_; }  // that the step's copies between the tiers took
 
   // Starts a slot's token history: tokens[0, prompt) are the prompt, the rest was output before (a resumed or
   // recomputed request). Only for requests whose sampling needs it.
@@ -131,6 +132,7 @@ class Model {
   std::unique_ptr<RankState> state_;
   std::unique_ptr<HostPool> host_;
   std::vector<int32_t> damaged_;
+  int64_t copied_ns_ = 0;
   Workspace ws_;
   Observer* observer_ = nullptr;
 
