@@ -101,7 +101,8 @@ class Engine final : public Service, private schedule::Listener {
   schedule::StepPlan plan_;
   std::unique_ptr<StepMasks> masks_;
   std::vector<sample::Sampled> drawn_;
-  StepLog log_;  // the last steps, for a dump
+  StepLog log_;                  // the last steps, for a dump
+  std::vector<bool> has_token_;  // ids that may be drawn at all, likewise
 
   BoundedQueue<std::unique_ptr<schedule::Sequence>> inbox_;
   BoundedQueue<Delivery> outbox_;

@@ -52,8 +52,8 @@ void Engine::die(std::string_view reason) {
     std::lock_guard lock(status_mutex_);
     status_.dead_reason = reason;
   }
-  dump(reason);
   masks_->await();  // they are made from what ends here
+  dump(reason);
   scheduler_->fail_all(Failure::engine_died);
   publish();
 }
@@ -85,6 +85,9 @@ void Engine::dump(std::string_view reason) const {
         out.sequences.push_back(
             {s.number, static_cast<const Record*>(s.owner)->id, s.prompt_tokens, s.tokens});
   });
+  out.vocabulary = runs_of(has_token_);
+  for (int64_t row = 0; row < masks_->count(); ++row)
+    out.masks.push_back(runs_of(masks_->mask(row), info_.vocabulary));
   log_.for_each([&](const StepRecord& r) { out.steps.push_back(r); });
   const auto path = write_step_dump(options_.dump_dir, out);
   if (path.ok()) {

@@ -110,6 +110,8 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   GODWIT_TRY(check_scales(checkpoint_, bound));  // now that they are read: one byte in 4,096
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());
+  has_token_ = has_token;
+  has_token_.resize(static_cast<size_t>(text.vocab_size));
   model_->set_vocabulary(has_token, stop_ids);
   if (on_device) {
     const int64_t before = ops_->memory().available();

@@ -76,6 +76,41 @@ Result<void> check(const StepDump& dump, const Ledger& ledger, int64_t vocabular
   return {};
 }
 
+// The masks of the dumped step, made anew from their runs.
+class DumpedMasks final : public schedule::MaskSource {
+ public:
+  static Result<DumpedMasks> make(const StepDump& dump, int64_t vocabulary) {
+    DumpedMasks out;
+    out.count_ = static_cast<int64_t>(dump.masks.size());
+    if (out.count_ > static_cast<int64_t>(dump.plan.samples.size()))
+      return refuse("masks", "are more than the samples");
+    const auto words = static_cast<size_t>((vocabulary + 31) / 32);
+    out.words_.resize(dump.masks.size() * words);
+    for (size_t i = 0; i < dump.masks.size(); ++i)
+      if (!mask_of(dump.masks[i], vocabulary, std::span(out.words_).subspan(i * words, words)))
+        return refuse("masks", "do not add up to the vocabulary");
+    for (const sample::SamplingRow& s : dump.plan.samples)
+      if (s.mask < -1 || s.mask >= out.count_) return refuse("mask", "of a sample is out of range");
+    return out;
+  }
+  int64_t count() const override { return count_; }
+  const uint32_t* await() override { return words_.data(); }
+
+ private:
+  int64_t count_ = 0;
+  std::vector<uint32_t> words_;
+};
+
+Result<std::vector<bool>> vocabulary_of(const StepDump& dump, int64_t vocabulary) {
+  std::vector<uint32_t> words(static_cast<size_t>((vocabulary + 31) / 32));
+  if (!mask_of(dump.vocabulary, vocabulary, words))
+    return refuse("vocabulary", "does not add up to the model's");
+  std::vector<bool> out;
+  for (int64_t id = 0; id < vocabulary; ++id)
+    out.push_back((words[static_cast<size_t>(id / 32)] >> (id % 32) & 1) != 0);
+  return out;
+}
+
 // Adds rows [first, first + rows) of a sequence of the dumped plan to another plan. Nothing is sampled.
 void add_part(schedule::StepPlan& plan, const StepDump& dump, const schedule::PlanSequence& p, int64_t first,
               int64_t rows, kernels::RowKind kind) {
@@ -178,12 +213,15 @@ Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& 
   const LedgerRequest request{dump.sizes};
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops.get()));
   GODWIT_TRY(check(dump, ledger, config.text.vocab_size));
+  GODWIT_ASSIGN(DumpedMasks masks, DumpedMasks::make(dump, config.text.vocab_size));
+  GODWIT_ASSIGN(const std::vector<bool> has_token, vocabulary_of(dump, config.text.vocab_size));
   std::vector<int64_t> starts;
   const std::vector<Again> before = before_the_last(dump, steps - 1, starts);
   for (const Again& again : before) GODWIT_TRY(check(again, dump, ledger));
   try {
     GODWIT_ASSIGN(const std::unique_ptr<model::Model> model,
                   model::Model::load(checkpoint, config, shards, *ops, comm, ledger.model));
+    model->set_vocabulary(has_token, {config.eos_token_ids.begin(), config.eos_token_ids.end()});
     Replayed out;
     for (size_t k = 0; k < starts.size(); ++k)
       out.rebuilt_rows += rebuild(*model, dump, dump.plan.sequences[k], starts[k], ledger);
@@ -198,7 +236,7 @@ Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& 
       model->start_history(p.rows.slot, s.tokens, s.prompt_tokens);
     }
     out.drawn.resize(dump.plan.samples.size());
-    model->forward(dump.plan, out.drawn.data());
+    model->forward(dump.plan, out.drawn.data(), &masks);
     out.replayed_steps = static_cast<int64_t>(before.size()) + 1;
     return out;
   } catch (const std::exception& failure) {

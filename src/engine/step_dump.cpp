@@ -15,7 +15,7 @@
 namespace godwit::engine {
 namespace {
 
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 
 template <class T>
 Json numbers(const std::vector<T>& values) {
@@ -60,6 +60,7 @@ void visit_sample(Visit&& visit, S& s) {
   visit("bias_offset", s.bias_offset);
   visit("bias_count", s.bias_count);
   visit("scored", s.scored);
+  visit("mask", s.mask);
   visit("top_logprobs", s.top_logprobs);
   visit("stop_suppressed", s.stop_suppressed);
 }
@@ -150,7 +151,8 @@ Json to_json(const StepRecord& record) {
 }
 
 Json to_json(const StepDump& dump) {
-  JsonArray samples, tokens, steps;
+  JsonArray samples, tokens, steps, masks;
+  for (const MaskRuns& m : dump.masks) masks.push_back(numbers(m));
   for (const StepRecord& r : dump.steps) steps.push_back(to_json(r));
   for (const sample::SamplingRow& s : dump.plan.samples) {
     Writer w;
@@ -176,6 +178,8 @@ Json to_json(const StepDump& dump) {
                        {"ids", numbers(dump.plan.ids)},
                        {"pages", numbers(dump.plan.pages)},
                        {"samples", std::move(samples)},
+                       {"vocabulary", numbers(dump.vocabulary)},
+                       {"masks", std::move(masks)},
                        {"bias_ids", numbers(dump.plan.bias_ids)},
                        {"bias_values", numbers(dump.plan.bias_values)},
                        {"requests", std::move(tokens)},
@@ -205,7 +209,17 @@ class Reader {
   }
   template <class T>
   void numbers(std::string_view name, std::vector<T>& out) {
-    for (const Json& v : array(name)) {
+    if (const Json* found = json_.find(name)) {
+      elements(*found, name, out);
+    } else {
+      fail(name);
+    }
+  }
+  // Of an array that is the member `name` or an element of it.
+  template <class T>
+  void elements(const Json& array, std::string_view name, std::vector<T>& out) {
+    if (!array.is_array()) return fail(name);
+    for (const Json& v : array.as_array()) {
       if (!number(v, out.emplace_back())) return fail(name);
     }
   }
@@ -333,6 +347,8 @@ Result<StepDump> read_step_dump(const std::filesystem::path& path) {
     s.seed = std::strtoull(seed.c_str(), nullptr, 10);
     out.plan.samples.push_back(s);
   }
+  read.numbers("vocabulary", out.vocabulary);
+  for (const Json& item : read.array("masks")) read.elements(item, "masks", out.masks.emplace_back());
   read.numbers("ids", out.plan.ids);
   read.numbers("pages", out.plan.pages);
   read.numbers("bias_ids", out.plan.bias_ids);

@@ -1,6 +1,6 @@
-// A step that died, written down so that it can be run again: the plan, the steps before it, the sizes of the
-// engine and the ids of the sequences in it. It holds prompts as ids, so the file is readable by its owner
-// only (0600).
+// A step that died, written down so that it can be run again: the plan, the masks of its draws, the steps
+// before it, the sizes of the engine and the ids of the sequences in it. It holds prompts as ids, so the file
+// is readable by its owner only (0600).
 #pragma once
 
 #include <filesystem>
@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "engine/ledger.h"
+#include "engine/mask_runs.h"
 #include "engine/step_log.h"
 #include "schedule/step_plan.h"
 
@@ -25,7 +26,9 @@ struct StepDump {
   std::string model;  // directory
   std::string reason;
   LedgerSizes sizes;
+  MaskRuns vocabulary;  // ids that may be drawn at all
   schedule::StepPlan plan;
+  std::vector<MaskRuns> masks;    // of constrained rows, by sample::SamplingRow::mask
   std::vector<StepRecord> steps;  // the last ones, oldest first; the last of them is `plan`
   std::vector<Sequence> sequences;
 };

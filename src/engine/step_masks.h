@@ -25,6 +25,11 @@ class StepMasks final : public schedule::MaskSource {
   int32_t add(Constraint& constraint, std::span<const int32_t> output, bool may_end);
   void begin();
 
+  // After await(): the mask of a row.
+  std::span<const uint32_t> mask(int64_t row) const {
+    return std::span(masks_).subspan(static_cast<size_t>(row) * words_, words_);
+  }
+
   int64_t count() const override { return static_cast<int64_t>(items_.size()); }
   // From any thread: the watchdog, too, must not bury requests whose masks are being made.
   const uint32_t* await() override;

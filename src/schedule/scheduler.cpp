@@ -1,6 +1,7 @@
 #include "schedule/scheduler.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/fault.h"
 
@@ -248,7 +249,10 @@ void Scheduler::plan_prefill(StepPlan& plan) {
     if (shortest == nullptr || left(*s) < left(*shortest)) shortest = s.get();
   }
   if (first == nullptr) return;
-  int64_t budget = prefill_budget_ = cost_.prompt_rows(plan.rows(), cache_.planned_copy_bytes());
+  const int64_t copied = cache_.planned_copy_bytes();
+  int64_t budget = prefill_budget_ = cost_.prompt_rows(plan.rows(), copied);
+  if (budget == 0) return;
+  scored_weight_ = static_cast<double>(budget) / static_cast<double>(cost_.scored_rows(plan.rows(), copied));
   if (shortest != first) {
     const int64_t turn = plan.step % 2 == 0 ? 0 : cache::kPageTokens - 1;
     budget -= add_slice(plan, *shortest, (budget / 2 + turn) / cache::kPageTokens * cache::kPageTokens);
@@ -259,13 +263,18 @@ void Scheduler::plan_prefill(StepPlan& plan) {
       budget -= add_slice(plan, *s, budget);
 }
 
-// Rows planned: 0 when the budget does not reach the next grid point.
+// What the planned rows take of the budget: 0 when it does not reach the next grid point. A page of a scored
+// prompt may take more than there is, or it would never move.
 int64_t Scheduler::add_slice(StepPlan& plan, Sequence& s, int64_t budget) {
-  const int64_t end = slice_end(s, budget);
+  if (budget < cache::kPageTokens) return 0;
+  const double weight = s.scored ? std::max(scored_weight_, 1.0) : 1;
+  const auto most = static_cast<int64_t>(static_cast<double>(budget) / weight);
+  const int64_t end = slice_end(s, std::max(most, cache::kPageTokens));
   const int64_t rows = end - s.computed;
   if (rows <= 0) return 0;
   add_rows(plan, s, kernels::RowKind::prefill, rows);
-  if (end % kernels::kPageTokens != 0 || s.scored) return rows;
+  if (s.scored) return static_cast<int64_t>(std::ceil(static_cast<double>(rows) * weight));
+  if (end % kernels::kPageTokens != 0) return rows;
   const bool edge =
       end == s.lease.branch || end == s.prompt_tokens || end == cache::Cache::last_boundary(s.prompt_tokens);
   if (!edge && end - s.lease.last_snapshot < limits_.snapshot_stride) return rows;
@@ -357,8 +366,10 @@ void Scheduler::take_copies(std::span<const int32_t> damaged) {
 }
 
 void Scheduler::apply(const StepPlan& plan, const sample::Sampled* drawn, const Copied& copied) {
-  const int64_t prompt_rows = plan.rows() - plan.decode_rows();
-  cost_.observe(plan.decode_rows(), prompt_rows, clock_.now_ns() - planned_ns_ - copied.ns);
+  int64_t scored = 0;
+  for (const sample::SamplingRow& row : plan.samples) scored += row.scored >= 0;
+  cost_.observe({plan.decode_rows(), plan.rows() - plan.decode_rows(), scored},
+                clock_.now_ns() - planned_ns_ - copied.ns);
   cost_.observe_copies(cache_.planned_copy_bytes(), copied.ns);
   take_copies(copied.damaged);
   size_t next_draw = 0;

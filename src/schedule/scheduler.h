@@ -132,6 +132,7 @@ class Scheduler {
   std::vector<Sequence*> by_slot_;  // [slots] whose it is
   uint64_t preemptions_ = 0;
   int64_t prefill_budget_ = 0;
+  double scored_weight_ = 1;      // plain prompt rows that a scored one takes as long as
   size_t looked_at_ = 0;          // where in the waiting line the next sweep starts
   uint64_t refused_ = 0;          // number of the head of the line when it did not fit …
   int64_t refused_pages_ = 0;     // … into so many pages …

@@ -8,6 +8,7 @@
 namespace godwit::schedule {
 namespace {
 
+constexpr int64_t kLeastRows = cache::kPageTokens;
 constexpr double kRate = 0.125;  // how much of a mean the newest measurement is
 // A step that hung (a page fault, a noisy neighbour) counts as at most so many times what was expected.
 constexpr double kOutlier = 2;
@@ -60,16 +61,27 @@ double CostCurve::reach(double y) const {
   return best.x + (after.x - best.x) * (y - best.y) / (after.y - best.y);
 }
 
-void StepCost::observe(int64_t decode_rows, int64_t prompt_rows, int64_t ns) {
-  if (decode_rows + prompt_rows == 0) return;  // a step that only copied
-  const double decode = decode_.at(decode_rows), expected = decode + prompt_.at(prompt_rows);
-  const bool known = prompt_rows > 0 ? prompt_.known(prompt_rows) : decode_.known(decode_rows);
-  const double took =
-      known ? std::min(static_cast<double>(ns), kOutlier * expected) : static_cast<double>(ns);
-  if (prompt_rows > 0) {
-    prompt_.learn(prompt_rows, std::max(took - decode, 0.0));
-  } else {
-    decode_.learn(decode_rows, took);
+double CostCurve::largest() const {
+  double x = 0;
+  for (const Point& p : points_)
+    if (p.seen) x = p.x;
+  return x;
+}
+
+// What the dearest kind of rows in the step added is learned, the others are taken as known.
+void StepCost::observe(const Rows& rows, int64_t ns) {
+  const auto learn = [ns](CostCurve& curve, int64_t x, double others) {
+    double took = static_cast<double>(ns);
+    if (curve.known(x)) took = std::min(took, kOutlier * (others + curve.at(x)));
+    curve.learn(x, std::max(took - others, 0.0));
+  };
+  const double decode = decode_.at(rows.decode);
+  if (rows.scored > 0) {
+    learn(scored_, rows.scored, decode + prompt_.at(rows.prompt));
+  } else if (rows.prompt > 0) {
+    learn(prompt_, rows.prompt, decode);
+  } else if (rows.decode > 0) {  // else the step only copied
+    learn(decode_, rows.decode, 0);
   }
 }
 
@@ -89,16 +101,34 @@ int64_t StepCost::copy_bytes(int64_t decode_rows) const {
   return static_cast<int64_t>(std::clamp(ns / ns_per_byte(), 0.0, kMost));
 }
 
+// What of a step's time prompt rows may take.
+double StepCost::for_prompts(int64_t decode_rows, int64_t copied_bytes) const {
+  const double decode = decode_.at(decode_rows);
+  const double least = decode + prompt_.at(kLeastRows);
+  const double copies = copied_bytes_ > 0 ? static_cast<double>(copied_bytes) * ns_per_byte() : 0;
+  const double aim = kAim * static_cast<double>(target_ns_) - copies;
+  return std::max(aim, (1 + kLeastShare) * least) - decode;
+}
+
 int64_t StepCost::prompt_rows(int64_t decode_rows, int64_t copied_bytes) const {
-  constexpr int64_t kLeast = cache::kPageTokens;
   if (decode_rows == 0) return most_rows_;  // nobody waits between tokens
   if (!decode_.known(decode_rows)) return 0;
-  const double decode = decode_.at(decode_rows);
-  const double least = decode + prompt_.at(kLeast);
-  const double copies = copied_bytes_ > 0 ? static_cast<double>(copied_bytes) * ns_per_byte() : 0;
-  const double allowed = std::max(kAim * static_cast<double>(target_ns_) - copies, (1 + kLeastShare) * least);
-  const int64_t rows = static_cast<int64_t>(prompt_.reach(allowed - decode)) / kLeast * kLeast;
-  return std::clamp(rows, kLeast, std::max(most_rows_, kLeast));
+  const double ns = for_prompts(decode_rows, copied_bytes);
+  const int64_t rows = static_cast<int64_t>(prompt_.reach(ns)) / kLeastRows * kLeastRows;
+  return std::clamp(rows, kLeastRows, std::max(most_rows_, kLeastRows));
+}
+
+int64_t StepCost::scored_rows(int64_t decode_rows, int64_t copied_bytes) const {
+  if (decode_rows == 0) return most_rows_;
+  if (!decode_.known(decode_rows)) return 0;
+  const double ns = for_prompts(decode_rows, copied_bytes);
+  // Pages that fit, and that do not; as with prompts, at most twice what was measured.
+  int64_t fit = 1, more = std::min(most_rows_, static_cast<int64_t>(2 * scored_.largest())) / kLeastRows + 1;
+  while (more - fit > 1) {
+    const int64_t middle = (fit + more) / 2, rows = middle * kLeastRows;
+    (prompt_.at(rows) + scored_.at(rows) <= ns ? fit : more) = middle;
+  }
+  return fit * kLeastRows;
 }
 
 }  // namespace godwit::schedule

@@ -213,6 +213,35 @@ TEST(Target, SixteenStreamsWhileLongPromptsComeBack) {
   EXPECT_LE(r.longest_ms, 1.1 * static_cast<double>(o.itl_target_ns) / 1e6);
 }
 
+// A prompt whose log probabilities are asked for costs six times as much a row: no stream pays for that.
+TEST(Target, AScoredPromptCountsForWhatItCosts) {
+  schedule::ScheduleLimits l = limits();
+  l.prefill_tokens = 16384;
+  World w(l, 20'000);
+  const StepCosts costs{.scored_us = 60};
+  w.cost = [&](const schedule::StepPlan& plan) { return costs.ns(plan); };
+  std::mt19937 random(8);
+  for (int i = 0; i < 4; ++i) w.add(w.make(random_prompt(random, 1000), 5000));
+  while (w.plan().decode_sequences < 4) w.step();
+  const uint64_t plain = w.add(w.make(random_prompt(random, 100'000), 1));  // large slices are usual by now
+  while (!w.ended.contains(plain)) w.step();
+  for (const bool beside_plain : {false, true}) {
+    if (beside_plain) w.add(w.make(random_prompt(random, 200'000), 1));
+    auto s = w.make(random_prompt(random, 8192), 1);
+    s->scored = true;
+    s->room = 1 << 20;
+    const uint64_t scored = w.add(std::move(s));
+    int64_t longest = 0, steps = 0;
+    for (; !w.ended.contains(scored); ++steps) {
+      const int64_t from = w.clock().now_ns();
+      w.step();
+      longest = std::max(longest, w.clock().now_ns() - from);
+    }
+    EXPECT_LE(longest, l.itl_target_ns * 11 / 10);
+    EXPECT_LE(steps, 8192 / 64) << "a page a step is what it gets at the least";
+  }
+}
+
 // The target cannot be met: no slice is small enough. Prompts still move, and streams lose little.
 TEST(Target, AnImpossibleTargetStarvesNeitherSide) {
   JoiningOptions o;

@@ -136,6 +136,12 @@ class ShadowModel {
                                              : slots_.at(to).hash) ^= 1;
   }
 
+  static void score(const schedule::StepPlan& plan, std::vector<sample::Sampled>& drawn) {
+    const int32_t id = plan.samples[drawn.size()].scored;
+    require(id >= 0, "a row before the last is drawn from");
+    drawn.emplace_back().id = id;
+  }
+
   void run_rows(const schedule::StepPlan& plan, const schedule::PlanSequence& p,
                 std::vector<sample::Sampled>& drawn) {
     State& s = slots_[static_cast<size_t>(p.rows.slot)];
@@ -161,7 +167,9 @@ class ShadowModel {
     if (p.sampled_rows == 0) return;
     uint64_t found = 0;  // attention reads what the pages hold, all of it
     for (int32_t i = 0; i < p.pages; ++i) found = mix64(found ^ pages_[static_cast<size_t>(table[i])].hash);
+    for (int32_t i = 1; i < p.sampled_rows; ++i) score(plan, drawn);
     const sample::SamplingRow& row = plan.samples[drawn.size()];
+    if (row.scored >= 0) return score(plan, drawn);  // of a slice that does not end its prompt
     require(row.slot == p.rows.slot && row.position == s.tokens, "a draw at another position");
     sample::Sampled out;
     out.id = draw(s.hash, found, row.seed, row.position);

@@ -15,6 +15,7 @@
 namespace godwit::simulator {
 
 struct StepCosts {
+  double scored_us = 0;      // that a scored row takes beyond its prompt row
   double prompt_factor = 1;  // kernels spec §4.8: 1.25–1.35 is expected of the first tuned kernels
 
   static double decode_ms(double rows) {
@@ -52,6 +53,7 @@ struct StepCosts {
       const double each = p.rows.kind == kernels::RowKind::prefill ? 6.2e-9 * prompt_factor : 8.4e-8;
       scan += each * static_cast<double>(p.rows.rows) * static_cast<double>(p.rows.first);
     }
+    for (const sample::SamplingRow& row : plan.samples) scan += row.scored >= 0 ? scored_us / 1000 : 0;
     const double decode = plan.decode_rows();
     return static_cast<int64_t>(1e6 * (decode_ms(decode) + prompt_ms(plan.rows() - decode) + scan));
   }

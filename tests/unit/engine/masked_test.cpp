@@ -1,12 +1,14 @@
 // Requests whose output has rules: a grammar, a thinking budget. The small trained model answers under them.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "base/fault.h"
 #include "base/json.h"
 #include "engine/engine.h"
 #include "engine/reader.h"
+#include "engine/replay.h"
 #include "grammar/grammar.h"
 
 namespace godwit::engine {
@@ -30,13 +32,14 @@ class MaskedRequests : public ::testing::Test {
     ids_ = tokenizer::find_control_ids(*tokenizer_);
   }
 
-  std::unique_ptr<Engine> start(int64_t max_sequences = 64) {
+  std::unique_ptr<Engine> start(int64_t max_sequences = 64, const std::filesystem::path& dump_dir = {}) {
     EngineOptions options;
     options.model_dir = kDir;
     options.threads = 2;
     options.context = 2048;
     options.cache_tokens = 8192;
     options.max_sequences = max_sequences;
+    options.dump_dir = dump_dir;
     std::vector<bool> has_token;
     for (int32_t id = 0; id < tokenizer_->size(); ++id) has_token.push_back(tokenizer_->has(id));
     auto engine = Engine::start(options, has_token);
@@ -282,6 +285,55 @@ TEST_F(MaskedRequests, AreBuriedWhenAStepDies) {
     EXPECT_EQ(reader->end->reason, FinishReason::error);
   }
   fault::disarm_all();
+}
+
+TEST_F(MaskedRequests, AStepThatDiedDrawsTheSameTokenAgain) {
+  const std::filesystem::path dumps = std::filesystem::path(::testing::TempDir()) / "godwit-masked-dumps";
+  const std::string prompt(kAsk.substr(0, kAsk.size() - 7));
+  constexpr uint64_t kSeeds = 4;
+  std::vector<std::vector<int32_t>> whole;
+  {
+    auto engine = start();
+    for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+      Reader reader;
+      ASSERT_TRUE(engine->submit(request(reader, prompt, schema(kPerson), 1.5f, seed)).ok());
+      ASSERT_TRUE(reader.read());
+      whole.push_back(reader.tokens);
+    }
+  }
+  int64_t others = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    std::filesystem::remove_all(dumps);
+    std::filesystem::create_directories(dumps);
+    auto engine = start(4, dumps);
+    Reader reader;
+    fault::arm("engine.step", static_cast<int64_t>(2 + 3 * seed));
+    ASSERT_TRUE(engine->submit(request(reader, prompt, schema(kPerson), 1.5f, seed)).ok());
+    ASSERT_TRUE(reader.read());
+    fault::disarm_all();
+    ASSERT_EQ(reader.end->reason, FinishReason::error);
+    engine.reset();
+    ASSERT_FALSE(std::filesystem::is_empty(dumps));
+    auto dump = read_step_dump(std::filesystem::directory_iterator(dumps)->path());
+    ASSERT_TRUE(dump.ok()) << dump.error().message;
+    ASSERT_EQ(dump->masks.size(), 1u);
+    const auto replayed = replay_step(*dump, kDir, 1);
+    ASSERT_TRUE(replayed.ok()) << replayed.error().message;
+    const size_t at = reader.tokens.size();
+    ASSERT_LT(at, whole[seed - 1].size());
+    EXPECT_EQ(replayed->drawn.at(0).id, whole[seed - 1][at]) << "seed " << seed;
+    // What it would draw without its mask: at least once something else, or this proves nothing.
+    auto unmasked = *dump;
+    unmasked.plan.samples[0].mask = -1;
+    const auto free = replay_step(unmasked, kDir, 1);
+    ASSERT_TRUE(free.ok()) << free.error().message;
+    others += free->drawn.at(0).id != whole[seed - 1][at];
+    // A mask that does not fit is refused.
+    dump->masks[0].push_back(1);
+    EXPECT_FALSE(replay_step(*dump, kDir, 1).ok());
+  }
+  std::filesystem::remove_all(dumps);
+  EXPECT_GT(others, 0);
 }
 
 }  // namespace

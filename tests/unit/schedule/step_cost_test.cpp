@@ -15,7 +15,7 @@ int64_t settle(StepCost& cost, int64_t decode_rows, int steps,
   int64_t rows = 0;
   for (int i = 0; i < steps; ++i) {
     rows = cost.prompt_rows(decode_rows);
-    cost.observe(decode_rows, rows, decode_ns + (rows > 0 ? prompt_ns(rows) : 0));
+    cost.observe({decode_rows, rows}, decode_ns + (rows > 0 ? prompt_ns(rows) : 0));
   }
   return rows;
 }
@@ -45,7 +45,7 @@ TEST(StepCost, AStepThatNobodyWaitsForTakesAllItMay) {
 TEST(StepCost, ANewNumberOfStreamsIsMeasuredOnceWithoutPrompts) {
   StepCost cost(30 * kMs, 16384);
   EXPECT_EQ(cost.prompt_rows(5), 0);
-  cost.observe(5, 0, 4 * kMs);
+  cost.observe({5, 0}, 4 * kMs);
   EXPECT_GE(cost.prompt_rows(5), 64);
   EXPECT_GE(cost.prompt_rows(7), 64) << "the same octave";
   EXPECT_EQ(cost.prompt_rows(8), 0);
@@ -63,8 +63,8 @@ TEST(StepCost, SettlesBelowTheTarget) {
 TEST(StepCost, GrowsFromSmallSlicesWhoseCostIsFlat) {
   StepCost cost(30 * kMs, 16384);
   const auto prompt = [](int64_t rows) { return std::max(18 * kMs, 8 * kMs + rows * 12'000); };
-  cost.observe(16, 0, 8 * kMs);
-  for (int i = 0; i < 100; ++i) cost.observe(16, 64, 8 * kMs + prompt(64));  // only short prompts so far
+  cost.observe({16, 0}, 8 * kMs);
+  for (int i = 0; i < 100; ++i) cost.observe({16, 64}, 8 * kMs + prompt(64));  // only short prompts so far
   EXPECT_GE(settle(cost, 16, 60, prompt, 8 * kMs), 896);
 }
 
@@ -81,7 +81,7 @@ TEST(StepCost, OneStepThatHungChangesLittle) {
   StepCost cost(30 * kMs, 16384);
   const auto prompt = [](int64_t rows) { return 2 * kMs + rows * 12'000; };
   const int64_t before = settle(cost, 16, 60, prompt, 8 * kMs);
-  cost.observe(16, before, 5000 * kMs);
+  cost.observe({16, before}, 5000 * kMs);
   EXPECT_GE(cost.prompt_rows(16), before / 2);
   EXPECT_GE(settle(cost, 16, 30, prompt, 8 * kMs), before * 9 / 10);
 }
@@ -94,9 +94,51 @@ TEST(StepCost, WhereNoSliceFitsPromptsStillGetAFifth) {
   EXPECT_LE(20 * kMs + prompt(rows), 12 * (20 * kMs + prompt(64)) / 10);
 }
 
+TEST(StepCost, ScoredRowsCountForWhatTheyCost) {
+  StepCost cost(30 * kMs, 16384);
+  const auto prompt = [](int64_t rows) { return 2 * kMs + rows * 12'000; };
+  const auto scored = [&](int64_t rows) { return prompt(rows) + rows * 60'000; };
+  const int64_t plain = settle(cost, 16, 60, prompt, 8 * kMs);
+  EXPECT_EQ(cost.scored_rows(16), 64) << "nothing is known of them";
+  for (int i = 0; i < 60; ++i) {
+    const int64_t rows = cost.scored_rows(16);
+    EXPECT_LE(8 * kMs + scored(rows), 30 * kMs);
+    cost.observe({16, rows, rows}, 8 * kMs + scored(rows));
+  }
+  EXPECT_GE(8 * kMs + scored(cost.scored_rows(16)), 24 * kMs) << "they get what there is";
+  EXPECT_EQ(cost.prompt_rows(16), plain) << "plain ones are not blamed for it";
+}
+
+TEST(StepCost, ScoredRowsAloneAreLearnedToo) {
+  StepCost cost(30 * kMs, 16384);
+  cost.observe({4, 0}, kMs);
+  for (int i = 0; i < 60; ++i) {
+    const int64_t rows = cost.scored_rows(4);
+    cost.observe({4, rows, rows}, kMs + rows * 20'000);
+  }
+  EXPECT_GE(cost.scored_rows(4), 1024);
+}
+
+TEST(StepCost, CopiesTakeAQuarterAndPromptsGetTheRest) {
+  StepCost cost(30 * kMs, 16384);
+  const auto prompt = [](int64_t rows) { return 2 * kMs + rows * 12'000; };
+  const int64_t without = settle(cost, 16, 60, prompt, 8 * kMs);
+  EXPECT_EQ(cost.copy_bytes(16), 0) << "nothing was measured";
+  cost.observe_copies(1000, 100);
+  const int64_t bytes = cost.copy_bytes(16);
+  EXPECT_EQ(bytes, 30 * kMs / 4 * 10);
+  const int64_t beside = cost.prompt_rows(16, bytes);
+  EXPECT_LE(8 * kMs + prompt(beside) + 30 * kMs / 4, 30 * kMs);
+  EXPECT_LT(beside, without);
+  for (int i = 0; i < 60; ++i) cost.observe_copies(1'000'000, 1'000'000);
+  EXPECT_NEAR(static_cast<double>(cost.copy_bytes(16)), 30e6 / 4, 30e6 / 400) << "slower than it was";
+  cost.observe({64, 0}, 29 * kMs);
+  EXPECT_LT(cost.copy_bytes(64), bytes) << "decode rows come first";
+}
+
 TEST(StepCost, StepsWithoutRowsTeachNothing) {
   StepCost cost(30 * kMs, 16384);
-  cost.observe(0, 0, 8 * kMs);
+  cost.observe({0, 0}, 8 * kMs);
   EXPECT_EQ(cost.prompt_rows(1), 0);
   const auto prompt = [](int64_t rows) { return 2 * kMs + rows * 12'000; };
   EXPECT_GE(settle(cost, 16, 60, prompt, 8 * kMs), 1024);
