@@ -1,4 +1,5 @@
 // godwit bench step: one step of one rank at the real shapes, without a checkpoint.
+// godwit bench load: a rank's share of a checkpoint, read as the engine reads it.
 #include <fmt/core.h>
 
 #include <CLI/Config.hpp>
@@ -6,6 +7,7 @@
 #include <fstream>
 #include <memory>
 
+#include "bench/load_bench.h"
 #include "bench/step_bench.h"
 #include "commands.h"
 
@@ -17,21 +19,58 @@ struct Options {
   std::string out;
 };
 
+struct LoadOptions {
+  bench::LoadCase load;
+  std::string out;
+};
+
+int write_json(const std::string& path, const Json& json) {
+  if (path.empty()) return 0;
+  std::ofstream file(path);
+  file << dump_json(json, JsonStyle::compact()) << '\n';
+  if (file) return 0;
+  fmt::print(stderr, "godwit: --out: {} cannot be written\n", path);
+  return 1;
+}
+
 int run_step(const Options& options) {
   const auto results = bench::run_step_bench(options.step);
   if (!results.ok()) return report_failure(results.error());
   fmt::print("{}", bench::as_table(options.step, *results));
   bool trusted = true;
   for (const bench::StepResult& r : *results) trusted &= r.same_logits || !r.refused.empty();
-  if (!options.out.empty()) {
-    std::ofstream file(options.out);
-    file << dump_json(bench::as_json(options.step, *results), JsonStyle::compact()) << '\n';
-    if (!file) {
-      fmt::print(stderr, "godwit: --out: {} cannot be written\n", options.out);
-      return 1;
-    }
-  }
+  if (const int failed = write_json(options.out, bench::as_json(options.step, *results))) return failed;
   return trusted ? 0 : 1;
+}
+
+int run_load(const LoadOptions& options) {
+  const auto status = bench::run_load_bench(options.load);
+  if (!status.ok()) return report_failure(status.error());
+  fmt::print("{:.3f} GB of {} shards in {:.3f} s by {} threads: {:.3f} GB/s\n",
+             static_cast<double>(status->bytes) * 1e-9, status->files, status->seconds, options.load.threads,
+             status->bytes_per_second() * 1e-9);
+  return write_json(options.out, bench::as_json(options.load, *status));
+}
+
+void add_load(CLI::App& command, std::function<int()>& run) {
+  CLI::App* load = command.add_subcommand("load", "Time reading one rank's share of a checkpoint");
+  auto o = std::make_shared<LoadOptions>();
+  bench::LoadCase& l = o->load;
+  load->add_option("--checkpoint", l.checkpoint, "Directory with config.json and safetensors files")
+      ->required()
+      ->type_name("DIR");
+  const auto count = [&](const char* flag, auto& value, double low, double high, const char* what) {
+    load->add_option(flag, value, what)
+        ->capture_default_str()
+        ->type_name("N")
+        ->check(CLI::Range(low, high).description(""));
+  };
+  count("--threads", l.threads, 1, 256, "That read at the same time");
+  count("--tp", l.tp, 1, 64, "Ranks of the replica this one belongs to");
+  count("--ep", l.ep, 1, 64, "Groups of whole experts");
+  count("--rank", l.rank, 0, 63, "Which of them");
+  load->add_option("--out", o->out, "Also write the numbers as JSON")->type_name("FILE");
+  load->callback([o, &run] { run = [o] { return run_load(*o); }; });
 }
 
 }  // namespace
@@ -39,6 +78,7 @@ int run_step(const Options& options) {
 void add_bench_command(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand("bench", "Measure");
   command->require_subcommand(1);
+  add_load(*command, run);
   CLI::App* step = command->add_subcommand(
       "step", "Time one step of one rank with synthetic weights and without communication");
   auto o = std::make_shared<Options>();

@@ -74,7 +74,13 @@ Result<void> Checkpoint::add_file(const std::filesystem::path& path) {
   files_.push_back(std::make_unique<SafetensorsFile>(std::move(opened)));
   const SafetensorsFile& file = *files_.back();
   for (const SafetensorsEntry& entry : file.entries()) {
-    TensorRef ref{entry.dtype, entry.shape, file.data(entry), entry.bytes, entry.offset, file.name()};
+    TensorRef ref{entry.dtype,
+                  entry.shape,
+                  file.data(entry),
+                  entry.bytes,
+                  entry.offset,
+                  file.name(),
+                  static_cast<uint32_t>(files_.size() - 1)};
     auto [place, is_new] = tensors_.emplace(entry.name, std::move(ref));
     if (!is_new) {
       return make_error(ErrorCode::data_refused, entry.name, "tensor {} is in both {} and {}", entry.name,

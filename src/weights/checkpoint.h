@@ -24,8 +24,9 @@ struct TensorRef {
   std::vector<int64_t> shape;
   const std::byte* data = nullptr;
   uint64_t bytes = 0;
-  uint64_t offset = 0;    // of data in its file
-  std::string_view file;  // file name, for messages
+  uint64_t offset = 0;      // of data in its file
+  std::string_view file;    // file name, for messages
+  uint32_t file_index = 0;  // Checkpoint::file()
 
   int64_t elements() const;  // product of shape; 1 for a scalar
 };
@@ -45,6 +46,7 @@ class Checkpoint {
   const std::map<std::string, TensorRef, std::less<>>& tensors() const { return tensors_; }
   uint64_t tensor_bytes() const { return tensor_bytes_; }  // of all tensors, without headers
   size_t file_count() const { return files_.size(); }
+  const SafetensorsFile& file(size_t index) const { return *files_[index]; }
 
  private:
   Checkpoint();

@@ -163,6 +163,7 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::filesystem::path& path)
   GODWIT_ASSIGN(MappedFile mapping, MappedFile::open(path));
   SafetensorsFile file(std::move(mapping));
   file.name_ = path.filename();
+  file.path_ = path;
   GODWIT_ASSIGN(file.entries_, parse_safetensors(file.mapping_.text(), path.string()));
   return file;
 }

@@ -34,12 +34,15 @@ class SafetensorsFile {
   static Result<SafetensorsFile> open(const std::filesystem::path& path);
 
   const std::string& name() const { return name_; }  // file name without directories
+  const std::filesystem::path& path() const { return path_; }
+  const FileStamp& stamp() const { return mapping_.stamp(); }  // of the file whose header was read
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
   const std::byte* data(const SafetensorsEntry& entry) const { return mapping_.data() + entry.offset; }
 
  private:
   explicit SafetensorsFile(MappedFile mapping) : mapping_(std::move(mapping)) {}
   std::string name_;
+  std::filesystem::path path_;
   MappedFile mapping_;
   std::vector<SafetensorsEntry> entries_;
 };
