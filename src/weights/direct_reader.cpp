@@ -97,11 +97,9 @@ Result<ReadStatus> read_direct(const Checkpoint& checkpoint, const ReadList& lis
                                const ReadOptions& options) {
   const std::vector<ReadChunk> chunks = list.chunks(kReadBytes);
   OpenFiles files(checkpoint, chunks);
-  GODWIT_ASSIGN(const ReadStatus status, work_off(chunks, options, [&](int thread, const ReadChunk& chunk) {
-                  return read_chunk(files, placer, thread, chunk);
-                }));
-  for (int t = 0; t < options.threads; ++t) placer.finish(t);
-  return status;
+  return work_off(chunks, options, [&](int thread, const ReadChunk& chunk) {
+    return read_chunk(files, placer, thread, chunk);
+  });
 }
 
 }  // namespace godwit

@@ -18,12 +18,10 @@ constexpr uint64_t kReadBytes = 16 << 20;
 class Placer {
  public:
   virtual ~Placer() = default;
-  // kReadBytes that a read may fill, aligned to kReadAlign; what place() was given before is out of them.
+  // kReadBytes that a read may fill, aligned to kReadAlign.
   virtual std::byte* buffer(int thread) = 0;
-  // rows.rows pieces from `from` on, packed to rows.to.
+  // rows.rows pieces from `from` on, packed to rows.to. `from` may be read over when it returns.
   virtual void place(int thread, const ReadRows& rows, const std::byte* from) = 0;
-  // Everything this thread placed is in its place.
-  virtual void finish(int thread) = 0;
 };
 
 // To memory of this process.
@@ -32,7 +30,6 @@ class HostPlacer final : public Placer {
   explicit HostPlacer(int threads);
   std::byte* buffer(int thread) override;
   void place(int thread, const ReadRows& rows, const std::byte* from) override;
-  void finish(int) override {}
 
  private:
   struct Free {

@@ -11,8 +11,6 @@
 #include <mutex>
 #include <thread>
 
-#include "base/log.h"
-
 namespace godwit {
 namespace {
 
@@ -131,15 +129,8 @@ Result<ReadStatus> work_off(const std::vector<ReadChunk>& chunks, const ReadOpti
       shared.leave();
     });
   }
-  auto logged = Clock::now();
-  const auto log_every = std::chrono::duration<double>(options.log_seconds);
-  while (!shared.wait_for_all(wanted, std::chrono::milliseconds(250))) {
-    const ReadStatus status = shared.status();
-    if (options.progress) options.progress(status);
-    if (Clock::now() - logged < log_every) continue;
-    logged = Clock::now();
-    log_info("loading   {}", as_text(status));
-  }
+  while (!shared.wait_for_all(wanted, std::chrono::milliseconds(250)))
+    if (options.progress) options.progress(shared.status());
   threads.clear();
   if (options.progress) options.progress(shared.status());
   return shared.result();

@@ -27,10 +27,8 @@ std::string as_text(const ReadStatus& status);
 struct ReadOptions {
   int threads = 8;
   std::stop_token stop;
-  // About four times a second and at the end, from the calling thread. A line of the log is written every
-  // `log_seconds` in any case.
+  // About four times a second and at the end, from the calling thread.
   std::function<void(const ReadStatus&)> progress;
-  double log_seconds = 2;
 };
 
 // Calls work(thread, chunk) once for every chunk, from `threads` threads, in order of the chunks. The first

@@ -37,6 +37,7 @@ class SafetensorsFile {
   const std::filesystem::path& path() const { return path_; }
   const FileStamp& stamp() const { return mapping_.stamp(); }  // of the file whose header was read
   const std::vector<SafetensorsEntry>& entries() const { return entries_; }
+  const std::byte* data() const { return mapping_.data(); }  // of the whole file, header and all
   const std::byte* data(const SafetensorsEntry& entry) const { return mapping_.data() + entry.offset; }
 
  private:

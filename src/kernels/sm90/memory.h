@@ -32,6 +32,7 @@ class DeviceMemory final : public kernels::Memory {
   void* allocate(int64_t bytes) override;
   void release(void* p) override;
   // The source may be reused when it returns: it is pageable memory, which the driver copies aside first.
+  // Several threads may upload at the same time, as loading does.
   void upload(void* to, const void* from_host, int64_t bytes) override;
   // Waits for the stream. What fits goes through pinned memory, as the draws of a step do.
   void download(void* to_host, const void* from, int64_t bytes) override;

@@ -56,14 +56,15 @@ View Arena::place(const View& host) {
   return placed;
 }
 
-Weight Arena::place(const Weight& host) {
-  if (in_place()) return host;
-  Weight w{place(host.data)};
+Weight Arena::room_for(const Weight& host) {
+  if (in_place() || host.empty()) return host;
+  const auto room = [&](DType dtype, int64_t rows, int64_t cols) {
+    return make_view(take(rows * cols * size_of(dtype)), dtype, rows, cols);
+  };
+  Weight w{room(host.data.dtype, host.out(), host.in())};
   if (host.scales == nullptr) return w;
   const int64_t blocks = (host.in() + kFp8Block - 1) / kFp8Block;
-  const int64_t block_rows = (host.out() + kFp8Block - 1) / kFp8Block;
-  const View scales{const_cast<float*>(host.scales), DType::f32, block_rows, blocks, host.scale_stride};
-  w.scales = place(scales).row<const float>(0);
+  w.scales = room(DType::f32, (host.out() + kFp8Block - 1) / kFp8Block, blocks).row<const float>(0);
   w.scale_stride = blocks;
   return w;
 }

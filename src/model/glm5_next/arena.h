@@ -32,9 +32,10 @@ class Arena {
     static_assert(std::is_trivially_copyable_v<T>);
     return static_cast<const T*>(place(host, count * static_cast<int64_t>(sizeof(T))));
   }
-  // The same values; rows are packed when they are copied. Scales go along.
+  // The same values; rows are packed when they are copied.
   View place(const View& host);
-  Weight place(const Weight& host);
+  // Room for the same values and scales, packed, contents undefined; `host` itself where it stays.
+  Weight room_for(const Weight& host);
 
  private:
   kernels::Memory& memory_;

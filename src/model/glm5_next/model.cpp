@@ -28,9 +28,9 @@ Model::Model(const ModelConfig& config, kernels::Ops& ops, comm::Comm& comm, con
 
 Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const ModelConfig& config,
                                            const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
-                                           const ModelOptions& options) {
+                                           const ModelOptions& options, const ReadOptions& reads) {
   GODWIT_ASSIGN(std::unique_ptr<ModelWeights> weights,
-                bind_weights(checkpoint, config, plan, comm.rank(), ops.memory()));
+                bind_weights(checkpoint, config, plan, comm.rank(), ops.memory(), reads));
   return assemble(std::move(weights), config, plan, ops, comm, options);
 }
 

@@ -59,7 +59,7 @@ class Model {
   // Prepares `ops` and allocates every buffer. `checkpoint` and `ops` must outlive the model.
   static Result<std::unique_ptr<Model>> load(const Checkpoint& checkpoint, const ModelConfig& config,
                                              const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
-                                             const ModelOptions& options);
+                                             const ModelOptions& options, const ReadOptions& reads = {});
 
   // The same with weights that are already in the memory of `ops`.
   static Result<std::unique_ptr<Model>> assemble(std::shared_ptr<const ModelWeights> weights,

@@ -5,6 +5,8 @@
 #include <map>
 #include <string>
 
+#include "base/log.h"
+#include "model/glm5_next/device_placer.h"
 #include "weights/load.h"
 
 namespace godwit::model {
@@ -28,7 +30,28 @@ class Binder {
 
   Slice slice_of(const std::string& name) const { return plan_.slice(specs_.at(name), rank_); }
 
-  Weight weight(const std::string& name) { return out_.arena.place(host_weight(name)); }
+  Weight weight(const std::string& name) {
+    const Weight host = host_weight(name);
+    const Weight placed = out_.arena.room_for(host);
+    if (out_.arena.in_place() || failed_) return placed;
+    const Slice slice = slice_of(name);
+    reads_.add(*checkpoint_.find(name), slice, static_cast<std::byte*>(placed.data.data));
+    if (placed.scales) {
+      auto* scales = reinterpret_cast<std::byte*>(const_cast<float*>(placed.scales));
+      reads_.add(*checkpoint_.find(scale_name(name)), scale_slice(slice), scales);
+    }
+    return placed;
+  }
+
+  // Fills the rooms that weight() took on a device: past the mapping and the page cache.
+  Result<void> read(const ReadOptions& options) {
+    DevicePlacer placer(out_.arena.memory(), options.threads);
+    GODWIT_ASSIGN(const ReadStatus status, read_direct(checkpoint_, reads_, placer, options));
+    log_info("weights   {:.2f} GB of {} shards to the device in {:.1f} s, {:.2f} GB/s",
+             static_cast<double>(status.bytes) * 1e-9, status.files, status.seconds,
+             status.bytes_per_second() * 1e-9);
+    return {};
+  }
 
   // This rank's share where the checkpoint is mapped.
   Weight host_weight(const std::string& name) {
@@ -201,6 +224,7 @@ class Binder {
   int64_t rank_;
   ModelWeights& out_;
   std::map<std::string, TensorSpec> specs_;
+  ReadList reads_;
   bool failed_ = false;
   Error error_;
 };
@@ -209,7 +233,7 @@ class Binder {
 
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                                    const ShardPlan& plan, int64_t rank,
-                                                   kernels::Memory& memory) {
+                                                   kernels::Memory& memory, const ReadOptions& reads) {
   auto out = std::make_unique<ModelWeights>(memory);
   Binder bind(checkpoint, config, plan, rank, *out);
   const std::string root = "model.language_model.";
@@ -239,7 +263,9 @@ Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint,
     if (const Error* error = bind.error()) return *error;
   }
   if (const Error* error = bind.error()) return *error;
-  if (!out->arena.in_place()) {  // the copies on the host have been placed
+  if (!out->arena.in_place()) {
+    GODWIT_TRY(bind.read(reads));
+    // The copies on the host have been placed.
     out->copies.clear();
     out->expert_tables.clear();
   }

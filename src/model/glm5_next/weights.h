@@ -8,6 +8,7 @@
 #include "config/model_config.h"
 #include "model/glm5_next/arena.h"
 #include "weights/checkpoint.h"
+#include "weights/read_workers.h"
 #include "weights/shard_plan.h"
 
 namespace godwit::model {
@@ -81,10 +82,11 @@ struct ModelWeights {
   int64_t bytes = 0;  // of the checkpoint, this rank's share
 };
 
-// Binds every tensor of the main model and places it in `memory`. The checkpoint must have passed
-// check_checkpoint, and must outlive the weights.
+// Binds every tensor of the main model and places it in `memory`; memory that is not the host's is filled by
+// direct reads as `reads` says. The checkpoint must have passed check_checkpoint, and must outlive the
+// weights.
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                                    const ShardPlan& plan, int64_t rank,
-                                                   kernels::Memory& memory);
+                                                   kernels::Memory& memory, const ReadOptions& reads = {});
 
 }  // namespace godwit::model

@@ -3,63 +3,26 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
 
+#include "far_memory.h"
 #include "model/glm5_next/step_arrays.h"
 
 namespace godwit::model {
 namespace {
 
-// Host memory that pretends to be a device's.
-class FarMemory final : public kernels::Memory {
- public:
-  explicit FarMemory(bool addressable = false) : addressable_(addressable) {}
-  void* allocate(int64_t bytes) override {
-    Buffer b(static_cast<size_t>(bytes));
-    std::memset(b.data(), 0xff, b.bytes());
-    void* p = b.data();
-    buffers_.emplace(p, std::move(b));
-    return p;
-  }
-  void release(void* p) override { EXPECT_EQ(buffers_.erase(p), 1u); }
-  void upload(void* to, const void* from, int64_t bytes) override {
-    ++uploads;
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
-  void download(void* to, const void* from, int64_t bytes) override { copy(to, from, bytes); }
-  void copy(void* to, const void* from, int64_t bytes) override {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  }
-  void zero(void* p, int64_t bytes) override { std::memset(p, 0, static_cast<size_t>(bytes)); }
-  bool host_addressable() const override { return addressable_; }
-
-  size_t allocations() const { return buffers_.size(); }
-  int uploads = 0;
-
- private:
-  bool addressable_;
-  std::map<void*, Buffer> buffers_;
-};
-
-TEST(Arena, PacksTheRowsOfASliceAndItsScales) {
+TEST(Arena, PacksTheRowsOfASlice) {
   FarMemory memory;
   Arena arena(memory);
   std::vector<f8_e4m3> codes(256 * 300);
   for (size_t i = 0; i < codes.size(); ++i) codes[i].bits = static_cast<uint8_t>(i % 251);
-  const std::vector<float> scales = {1, 2, 3, 4, 5, 6};  // [2, 3]
   // Columns 128 … 255 of [256, 300].
-  Weight slice{make_view(codes.data(), DType::f8_e4m3, 256, 300).col_range(128, 128)};
-  slice.scales = scales.data() + 1;
-  slice.scale_stride = 3;
-  const Weight placed = arena.place(slice);
-  ASSERT_NE(placed.data.data, slice.data.data);
-  EXPECT_EQ(placed.data.stride, 128);
+  const View slice = make_view(codes.data(), DType::f8_e4m3, 256, 300).col_range(128, 128);
+  const View placed = arena.place(slice);
+  ASSERT_NE(placed.data, slice.data);
+  EXPECT_EQ(placed.stride, 128);
   for (const int64_t r : {0, 1, 255}) {
-    EXPECT_EQ(std::memcmp(placed.data.row<f8_e4m3>(r), codes.data() + r * 300 + 128, 128), 0) << r;
+    EXPECT_EQ(std::memcmp(placed.row<f8_e4m3>(r), codes.data() + r * 300 + 128, 128), 0) << r;
   }
-  EXPECT_EQ(placed.scale_stride, 1);
-  EXPECT_EQ(placed.scales[0], 2);
-  EXPECT_EQ(placed.scales[1], 5);
 }
 
 TEST(Arena, LeavesHostDataInPlaceWhereTheBackendReadsIt) {
@@ -67,7 +30,8 @@ TEST(Arena, LeavesHostDataInPlaceWhereTheBackendReadsIt) {
   Arena arena(memory);
   std::vector<float> data(12);
   const Weight w{make_view(data.data(), DType::f32, 3, 4)};
-  EXPECT_EQ(arena.place(w).data.data, data.data());
+  EXPECT_EQ(arena.place(w.data).data, data.data());
+  EXPECT_EQ(arena.room_for(w).data.data, data.data());
   EXPECT_EQ(arena.place_array(data.data(), 12), data.data());
   EXPECT_EQ(memory.uploads, 0);
 }

@@ -218,7 +218,6 @@ class AtCall final : public Placer {
     if (++calls_ == call_) act_();
     host_.place(thread, rows, from);
   }
-  void finish(int thread) override { host_.finish(thread); }
   int calls() const { return calls_; }
 
  private:
