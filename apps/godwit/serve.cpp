@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <future>
 #include <mutex>
+#include <stop_token>
 #include <thread>
 
 #include "base/fault.h"
@@ -39,17 +42,25 @@ Json effective_settings(const ServeConfig& c) {
                        {"log_level", c.log_level}});
 }
 
-// A bar on a terminal; nothing elsewhere, where the log lines say enough.
+// A bar on a terminal; elsewhere a line of the log now and then.
 void show_progress(double fraction, std::string_view what) {
   static const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (!terminal) return;
-  constexpr int kWidth = 30;
-  const int filled = static_cast<int>(std::lround(fraction * kWidth));
-  fmt::print(stderr, "\r\x1b[2K[{:<{}}] {:3.0f} % {}{}", std::string(static_cast<size_t>(filled), '='),
-             kWidth, fraction * 100, what, fraction >= 1 ? "\n" : "");
+  if (terminal) {
+    constexpr int kWidth = 30;
+    const int filled = static_cast<int>(std::lround(fraction * kWidth));
+    fmt::print(stderr, "\r\x1b[2K[{:<{}}] {:3.0f} % {}{}", std::string(static_cast<size_t>(filled), '='),
+               kWidth, fraction * 100, what, fraction >= 1 ? "\n" : "");
+    return;
+  }
+  constexpr auto kBetween = std::chrono::seconds(2);
+  static auto said = std::chrono::steady_clock::now();  // nothing about what is done by then
+  if (std::chrono::steady_clock::now() - said < kBetween) return;
+  said = std::chrono::steady_clock::now();
+  log_info("loading   {:.0f} %, {}", fraction * 100, what);
 }
 
-Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& config, server::Server& server) {
+Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& config, server::Server& server,
+                                                         std::stop_token stop) {
   const auto report = [&](double fraction, std::string_view what) {
     server.set_progress({std::string(what), fraction, ""});
     show_progress(fraction, what);
@@ -89,6 +100,7 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   options.step_deadline_s = config.step_deadline_s;
   options.dump_dir = config.dump_dir;
   options.build = std::string(build_id());
+  options.stop = std::move(stop);
   options.progress = [&](double fraction, std::string_view what) { report(0.1 + 0.9 * fraction, what); };
   std::vector<bool> has_token(static_cast<size_t>(model->tokenizer->size()));
   for (size_t id = 0; id < has_token.size(); ++id)
@@ -180,8 +192,12 @@ int serve(ServeConfig config) {
 
   std::mutex mutex;
   std::optional<Error> failure;
+  std::stop_source stop_loading;
+  std::promise<void> loading;
+  std::future<void> loading_ended = loading.get_future();
   std::thread loader([&] {
-    auto model = load_model(config, server);
+    auto model = load_model(config, server, stop_loading.get_token());
+    loading.set_value();
     if (model) {
       server.set_model(*model);
       say_what_is_effective(config, **model, server);
@@ -201,9 +217,12 @@ int serve(ServeConfig config) {
       return report_failure(*failure);
     }
   }
-  if (!server.context().model())
-    std::_Exit(0);  // loading cannot be interrupted, and nothing is owed to anybody
+  if (!server.context().model()) {
+    stop_loading.request_stop();  // nothing is owed to anybody, and what cannot be stopped is not waited for
+    if (loading_ended.wait_for(std::chrono::seconds(1)) != std::future_status::ready) std::_Exit(0);
+  }
   loader.join();
+  if (!server.context().model()) return 0;
   if (received == 0) {
     // A step may be stuck for ever, so nothing is torn down: the streams get their last event, and that is
     // all.

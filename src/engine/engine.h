@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,7 @@ struct EngineOptions : LedgerSizes {
   std::string build;               // for dumps
   // Loading: fraction done and what is being done. Called from the loading thread.
   std::function<void(double fraction, std::string_view what)> progress;
+  std::stop_token stop;  // requested: reading weights ends, start() with unavailable
 };
 
 class Engine final : public Service, private schedule::Listener {

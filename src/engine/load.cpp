@@ -24,6 +24,16 @@ Result<void> fits(int64_t needed, int64_t available, std::string_view where) {
                     readable_bytes(needed), readable_bytes(available), where);
 }
 
+ReadOptions reading(const EngineOptions& options) {
+  ReadOptions reads;
+  reads.stop = options.stop;
+  reads.progress = [progress = options.progress](const ReadStatus& s) {
+    const double done = s.bytes > 0 ? static_cast<double>(s.bytes_done) / static_cast<double>(s.bytes) : 1;
+    if (progress) progress(0.3 + 0.6 * done, "reading weights: " + as_text(s));
+  };
+  return reads;
+}
+
 }  // namespace
 
 Engine::Engine(ModelConfig config, Checkpoint checkpoint, const EngineOptions& options)
@@ -103,10 +113,15 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   const model::ModelOptions& m = ledger.model;
   schedule::ScheduleLimits limits = ledger.schedule;
   limits.itl_target_ns = options.itl_target_ms * 1'000'000;
-  GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m));
   std::vector<TensorSpec> bound = priced.inventory;
   std::erase_if(bound, [](const TensorSpec& t) { return t.nextn || t.component == Component::vision; });
-  GODWIT_TRY(settle_weights(checkpoint_, bound, on_device ? ReadIn::nothing : ReadIn::what_stays));
+  const ReadIn read = on_device ? ReadIn::nothing : ReadIn::what_stays;
+  GODWIT_ASSIGN(const ReadStatus status, read_ahead(checkpoint_, bound, read, reading(options)));
+  log_info("weights   {:.2f} GB of {} shards read in {:.1f} s, {:.2f} GB/s",
+           static_cast<double>(status.bytes) * 1e-9, status.files, status.seconds,
+           status.bytes_per_second() * 1e-9);
+  GODWIT_ASSIGN(model_, model::Model::load(checkpoint_, config_, shards, *ops_, comm_, m, reading(options)));
+  GODWIT_TRY(settle_weights(checkpoint_, bound, read));
   GODWIT_TRY(check_scales(checkpoint_, bound));  // now that they are read: one byte in 4,096
 
   std::vector<int32_t> stop_ids(config_.eos_token_ids.begin(), config_.eos_token_ids.end());

@@ -11,7 +11,9 @@
 #include <string>
 
 #include "engine/ledger_lines.h"
+#include "weights/direct_reader.h"
 #include "weights/finite.h"
+#include "weights/safetensors.h"
 
 namespace godwit::engine {
 namespace {
@@ -36,35 +38,36 @@ int64_t machine_available() {
   return kUnknown;
 }
 
-// Whole pages around the tensor, or only those that it has for itself.
-enum class Edges { shared, own };
-
-int advise(const TensorRef& tensor, Edges edges, int advice) {
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  uintptr_t begin = reinterpret_cast<uintptr_t>(tensor.data);
-  uintptr_t end = begin + tensor.bytes;
-  if (edges == Edges::shared) {
-    begin = begin / page * page;
-    end = (end + page - 1) / page * page;
-  } else {
-    begin = (begin + page - 1) / page * page;
-    end = end / page * page;
-  }
-  if (begin >= end) return 0;
-  return madvise(reinterpret_cast<void*>(begin), end - begin, advice) == 0 ? 0 : errno;
+uintptr_t page_size() {
+  return static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
 }
 
-Result<void> read_in(const std::string& name, const TensorRef& tensor) {
-  int failure = advise(tensor, Edges::shared, MADV_POPULATE_READ);
-  if (failure == EINVAL) {  // a kernel before 5.14
-    failure = 0;
-    const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-    for (uint64_t at = 0; at < tensor.bytes; at += page)
-      static_cast<void>(*static_cast<const volatile std::byte*>(tensor.data + at));
+// Of the pages that the tensor has for itself.
+void let_go(const TensorRef& tensor) {
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+  const uintptr_t begin = (address + page_size() - 1) / page_size() * page_size();
+  const uintptr_t end = (address + tensor.bytes) / page_size() * page_size();
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+Result<void> read_in(const SafetensorsFile& file, const ReadChunk& chunk) {
+  const auto address = reinterpret_cast<uintptr_t>(file.data() + chunk.offset);
+  const uintptr_t begin = address / page_size() * page_size();
+  const uintptr_t end = address + chunk.bytes;
+  if (madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ) == 0) return {};
+  if (errno == EINVAL) {  // a kernel before 5.14
+    for (uintptr_t at = begin; at < end; at += page_size())
+      static_cast<void>(*reinterpret_cast<const volatile std::byte*>(at));
+    return {};
   }
-  if (failure == 0) return {};
-  return make_error(ErrorCode::data_refused, name, "{}: tensor {} at offset {} cannot be read: {}",
-                    tensor.file, name, tensor.offset, std::strerror(failure));
+  return make_error(ErrorCode::data_refused, file.name(), "{}: reading {} bytes at offset {}: {}",
+                    file.path().string(), chunk.bytes, chunk.offset,
+                    errno == EFAULT ? "the disk fails, or the file is shorter now" : std::strerror(errno));
+}
+
+Slice whole(const TensorRef& tensor) {
+  const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
+  return {{0, rows}, {0, rows == 0 ? 0 : tensor.elements() / rows}};
 }
 
 }  // namespace
@@ -77,22 +80,27 @@ int64_t available_memory() {
   return least == kUnknown ? 0 : least;
 }
 
+Result<ReadStatus> read_ahead(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
+                              ReadIn read, const ReadOptions& options) {
+  ReadList list;
+  for (const TensorSpec& spec : inventory) {
+    const TensorRef* tensor = checkpoint.find(spec.name);
+    if (!tensor) continue;
+    if (read == ReadIn::what_stays || !is_in_place(spec)) list.add(*tensor, whole(*tensor), nullptr);
+    if (const TensorRef* scales = checkpoint.find(scale_name(spec.name)))
+      list.add(*scales, whole(*scales), nullptr);
+  }
+  return work_off(list.chunks(kReadBytes), options,
+                  [&](int, const ReadChunk& chunk) { return read_in(checkpoint.file(chunk.file), chunk); });
+}
+
 Result<void> settle_weights(const Checkpoint& checkpoint, const std::vector<TensorSpec>& inventory,
                             ReadIn read) {
   for (const TensorSpec& spec : inventory) {
     const TensorRef* tensor = checkpoint.find(spec.name);
-    if (!tensor || (read == ReadIn::what_stays && is_in_place(spec))) continue;
+    if (!tensor) continue;
     if (read == ReadIn::what_stays) GODWIT_TRY(check_finite(spec.name, *tensor));
-    advise(*tensor, Edges::own, MADV_DONTNEED);
-  }
-  if (read == ReadIn::nothing) return {};
-  for (const TensorSpec& spec : inventory) {
-    const TensorRef* tensor = checkpoint.find(spec.name);
-    if (!tensor || !is_in_place(spec)) continue;
-    GODWIT_TRY(read_in(spec.name, *tensor));
-    GODWIT_TRY(check_finite(spec.name, *tensor));
-    const std::string scales = scale_name(spec.name);
-    if (const TensorRef* found = checkpoint.find(scales)) GODWIT_TRY(read_in(scales, *found));
+    if (read == ReadIn::nothing || !is_in_place(spec)) let_go(*tensor);
   }
   return {};
 }

@@ -428,6 +428,30 @@ TEST(Engine, ValuesThatAreNoNumbersAreRefusedByTensor) {
   fs::remove_all(dir);
 }
 
+TEST(Engine, TellsHowFarReadingIsAndStopsWhenAsked) {
+  EngineOptions options;
+  double last = 0;
+  int told = 0;
+  options.progress = [&](double fraction, std::string_view what) {
+    EXPECT_GE(fraction, last);
+    last = fraction;
+    told += what.starts_with("reading weights: 1 of 1 shards") ? 1 : 0;
+  };
+  ASSERT_NE(start(options), nullptr);
+  EXPECT_EQ(last, 1);
+  EXPECT_GE(told, 1);
+
+  std::stop_source stop;
+  stop.request_stop();
+  options = {};
+  options.model_dir = kModel;
+  options.context = 2048;
+  options.stop = stop.get_token();
+  const auto stopped = Engine::start(options, {});
+  ASSERT_FALSE(stopped.ok());
+  EXPECT_EQ(stopped.error().code, ErrorCode::unavailable);
+}
+
 TEST(Engine, ABadDirectoryIsRefusedWithItsReason) {
   EngineOptions options;
   options.model_dir = std::string(GODWIT_SOURCE_DIR) + "/docs";
