@@ -67,7 +67,7 @@ Headers cors_headers(const std::vector<std::string>& origins, const HttpRequest&
   if (!any && std::find(origins.begin(), origins.end(), origin) == origins.end()) return {};
   return {{"Access-Control-Allow-Origin", any ? "*" : std::string(origin)},
           {"Vary", "Origin"},
-          {"Access-Control-Expose-Headers", "x-request-id, openai-processing-ms, retry-after"}};
+          {"Access-Control-Expose-Headers", "x-request-id, request-id, openai-processing-ms, retry-after"}};
 }
 
 Headers preflight_headers(const HttpRequest& request) {

@@ -27,9 +27,11 @@ void append_response_head(std::string& out, const HttpResponse& response, const 
   fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\nDate: ", response.status,
                  reason_phrase(response.status));
   append_date(out);
-  fmt::format_to(std::back_inserter(out),
-                 "\r\nServer: godwit\r\nx-request-id: {}\r\nopenai-processing-ms: {}\r\n", facts.request_id,
-                 facts.processing_ms);
+  // OpenAI's clients read the one, Anthropic's the other.
+  fmt::format_to(
+      std::back_inserter(out),
+      "\r\nServer: godwit\r\nx-request-id: {0}\r\nrequest-id: {0}\r\nopenai-processing-ms: {1}\r\n",
+      facts.request_id, facts.processing_ms);
   for (const Headers* headers : {&facts.added_headers, &response.headers}) {
     for (const auto& [name, value] : *headers)
       fmt::format_to(std::back_inserter(out), "{}: {}\r\n", name, value);

@@ -212,6 +212,7 @@ TEST_F(Messages, C83TheContextErrorIsInTheWordsThatTriggerCompaction) {
   EXPECT_THAT(text_at(*json.find("error"), "message"),
               ::testing::MatchesRegex("prompt is too long: [0-9]+ tokens > 4096 maximum"));
   EXPECT_EQ(text_at(json, "request_id"), answer.header("x-request-id"));
+  EXPECT_EQ(text_at(json, "request_id"), answer.header("request-id")) << "where Anthropic's clients look";
 }
 
 TEST_F(Messages, AnErrorInAStreamIsItsLastEvent) {
