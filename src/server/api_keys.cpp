@@ -34,19 +34,20 @@ bool usable_name(std::string_view name) {
 }
 
 Result<std::unique_ptr<ApiKey>> parse_line(const std::string& line, const std::string& where) {
+  // Messages quote only words that are known: who writes a key into the file, as many programs want it, must
+  // not find it in the log as well.
   std::istringstream words(line);
   std::string name, hash, word;
   words >> name >> hash;
   if (!usable_name(name)) {
     return make_error(ErrorCode::data_refused, where,
-                      "the name {} may only have letters, digits, '-', '_' and '.', and {} of them", name,
-                      kMaxName);
+                      "the name may only have letters, digits, '-', '_' and '.', and {} of them", kMaxName);
   }
   const auto digest = digest_of(hash);
   if (!digest) {
     return make_error(ErrorCode::data_refused, where,
-                      "after the name {} comes sha256: and 64 hex digits; make a line with `godwit key {}`",
-                      name, name);
+                      "a line is a name, then sha256: and 64 hex digits, never the key itself; make one with "
+                      "`godwit key NAME`");
   }
   ApiKey::Limits limits;
   bool isolated = false;
@@ -68,7 +69,7 @@ Result<std::unique_ptr<ApiKey>> parse_line(const std::string& line, const std::s
       return make_error(ErrorCode::data_refused, where,
                         "{} is not understood; there are concurrent=N, per-minute=N, body=BYTES with numbers "
                         "from 1 on, and isolated",
-                        word);
+                        limit ? word : "what comes after the hash");
     }
   }
   return std::make_unique<ApiKey>(std::move(name), *digest, limits, isolated);

@@ -157,6 +157,19 @@ TEST_F(Access, IsolatedKeysShareNoPrefixAndNoStoredResponse) {
             404);
 }
 
+TEST(ApiKeyFile, AKeyInPlaceOfItsHashIsNotRepeatedInTheMessage) {
+  const std::string hash = "sha256:" + std::string(64, 'a');
+  for (const std::string& text :
+       {std::string("sk-secret"), std::string("sk/secret=="), std::string("bob sk-secret"),
+        std::string("sk-secret bob"), "bob " + hash + " sk-secret", "bob " + hash + " sk=secret",
+        std::string("bob sha256:secret"), "sk+secret " + hash}) {
+    const auto keys = ApiKeys::parse(text, "keys.txt");
+    ASSERT_FALSE(keys.ok()) << text;
+    EXPECT_THAT(keys.error().message, ::testing::Not(HasSubstr("secret")));
+    EXPECT_EQ(keys.error().field, "keys.txt:1");
+  }
+}
+
 TEST(ApiKeyFile, BadLinesAreRefusedByNumber) {
   const std::string good = line("a", "x");
   const std::pair<std::string, const char*> table[] = {
@@ -169,7 +182,7 @@ TEST(ApiKeyFile, BadLinesAreRefusedByNumber) {
       {good + line("b b", "y"), "64 hex digits"},
       {good + line("b\"b", "y"), "may only have letters"},
       {good + line(std::string(65, 'b'), "y"), "may only have letters"},
-      {good + line("b", "y", "speed=3"), "speed=3 is not understood"},
+      {good + line("b", "y", "speed=3"), "what comes after the hash is not understood"},
       {good + line("b", "y", "concurrent=0"), "concurrent=0 is not understood"},
       {good + line("b", "y", "concurrent=3x"), "concurrent=3x is not understood"},
       {good + line("b", "y", "concurrent"), "concurrent is not understood"},
