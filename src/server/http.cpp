@@ -60,6 +60,7 @@ std::string_view reason_phrase(int status) {
 }
 
 std::string normalise_path(std::string_view target) {
+  if (target == "*") return "*";  // of OPTIONS: the server as a whole
   if (!target.starts_with('/')) {
     const size_t scheme = target.find("://");
     const size_t slash = scheme == target.npos ? target.npos : target.find('/', scheme + 3);

@@ -117,7 +117,7 @@ struct HttpLimits {
 std::string_view reason_phrase(int status);
 
 // Target of a request line ▶ path as in HttpRequest::path. An absolute URL loses scheme and authority; a bad
-// escape stays as it is.
+// escape stays as it is, and so does "*".
 std::string normalise_path(std::string_view target);
 
 }  // namespace godwit::server

@@ -187,6 +187,18 @@ TEST(Framing, TimeoutsHaveTheFormOfTheRouteToo) {
                                         {head + "\r\n{", 408, "invalid_request_error"}});
 }
 
+TEST(Framing, TheStarIsNoRoute) {
+  Harness harness(nothing);
+  for (const auto& [line, status] :
+       {std::pair("GET *", 404), std::pair("POST *", 404), std::pair("CONNECT x:80", 405),
+        std::pair("OPTIONS *", 204), std::pair("GET http://x", 200), std::pair("GET http://x/livez", 200),
+        std::pair("GET http://x/", 200)}) {
+    Client client(harness.port());
+    client.send(std::string(line) + " HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_EQ(client.receive().status, status) << line;
+  }
+}
+
 // Paths, methods and headers are bytes and may be long; the answer that quotes them is short JSON in UTF-8.
 TEST(Framing, WhatErrorsQuoteIsCutAndValid) {
   Harness harness(nothing);
