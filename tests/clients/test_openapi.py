@@ -117,15 +117,19 @@ def test_a_described_field_is_read(url, path, name):
         (path, name, key)
         for path, (schema, _) in ROUTES.items()
         for name, field in SCHEMAS[schema]["properties"].items()
-        for key in ("minimum", "maximum")
+        for key in ("minimum", "exclusiveMinimum", "maximum")
         if key in field and not field.get("x-godwit")
     ],
 )
 def test_a_described_range_is_enforced(url, path, name, key):
     schema, least = ROUTES[path]
     bound = SCHEMAS[schema]["properties"][name][key]
-    status, message = refusal(url, path, {**least, name: bound - 1 if key == "minimum" else bound + 1})
+    beyond = {"minimum": bound - 1, "exclusiveMinimum": bound, "maximum": bound + 1}[key]
+    status, message = refusal(url, path, {**least, name: beyond})
     assert status == 400 and message.startswith(name), message
+    if key != "exclusiveMinimum":  # the bound itself lies in the range; something else may still be wrong with it
+        status, message = refusal(url, path, {**least, name: bound})
+        assert not message.startswith(f"{name} must be "), message
 
 
 @pytest.mark.parametrize(
