@@ -10,6 +10,7 @@
 #include "bench/load_bench.h"
 #include "bench/step_bench.h"
 #include "commands.h"
+#include "config/flag_values.h"
 
 namespace godwit {
 namespace {
@@ -90,11 +91,11 @@ void add_bench_command(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str()
       ->type_name("D")
       ->check(CLI::IsMember({"cpu", "cuda"}).description(""));
-  const auto count = [&](const char* flag, int64_t& value, double low, double high, const char* what) {
+  const auto count = [&](const char* flag, int64_t& value, int64_t low, int64_t high, const char* what) {
     step->add_option(flag, value, what)
         ->capture_default_str()
         ->type_name("N")
-        ->check(CLI::Range(low, high).description(""));
+        ->transform(whole_number(low, high));
   };
   count("--tp", s.tp, 1, 64, "Ranks of the replica this one belongs to");
   count("--ep", s.ep, 1, 64, "Groups of whole experts");

@@ -7,6 +7,7 @@
 
 #include "base/sha256.h"
 #include "commands.h"
+#include "config/flag_values.h"
 
 namespace godwit {
 namespace {
@@ -57,10 +58,10 @@ void add_key_command(CLI::App& app, std::function<int()>& run) {
           ""));
   command->add_option("--concurrent", options->concurrent, "Requests it may have at once")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 1e9).description(""));
+      ->transform(whole_number(1, 1'000'000'000));
   command->add_option("--per-minute", options->per_minute, "Requests it may send in a minute")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 1e9).description(""));
+      ->transform(whole_number(1, 1'000'000'000));
   command->add_flag("--isolated", options->isolated, "Share no cached prefix with other keys");
   command->callback([options, &run] { run = [options] { return make_key(*options); }; });
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "commands.h"
+#include "config/flag_values.h"
 #include "engine/ledger.h"
 #include "engine/resident.h"
 #include "weights/checkpoint.h"
@@ -177,38 +178,38 @@ void add_plan_command(CLI::App& app, std::function<int()>& run) {
   CLI::App* command = app.add_subcommand(
       "plan", "Show what memory a model takes and how many sequences fit, without loading it");
   auto o = std::make_shared<Options>();
-  const auto count = [](double low) { return CLI::Range(low, 1e9).description(""); };
+  const auto count = [](int64_t low) { return whole_number(low, 1'000'000'000); };
   command->add_option("--model", o->model, "Directory with config.json; weights may be missing")
       ->type_name("DIR")
       ->required();
   command->add_option("--gpus", o->gpus, "GPUs of one replica; without it the plan is for the CPU")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 64.0).description(""));
+      ->transform(whole_number(1, 64));
   command->add_option("--ep", o->ep, "Groups of whole experts among them")
       ->type_name("M")
-      ->check(CLI::Range(1.0, 64.0).description(""));
+      ->transform(whole_number(1, 64));
   command
       ->add_option("--gpu-memory", o->memory,
                    "Memory of each (141GB, 80GiB); caches take what the rest leaves")
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(byte_size());
   command->add_option("--context", o->sizes.context, "Tokens of prompt and answer")
       ->type_name("N")
-      ->check(count(64));
+      ->transform(count(64));
   command->add_option("--max-sequences", o->sizes.max_sequences, "Requests that run at once")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 65536.0).description(""));
+      ->transform(whole_number(1, 65536));
   command->add_option("--prefill-tokens", o->sizes.prefill_tokens, "Prompt tokens one step may carry")
       ->type_name("N")
       ->capture_default_str()
-      ->check(count(64));
+      ->transform(count(64));
   command->add_option("--kv", o->kv, "Cache precision: f32 on the CPU, bf16 (default) or fp8 on a GPU")
       ->type_name("T")
       ->check(CLI::IsMember({"f32", "bf16", "fp8"}).description(""));
   command->add_option("--speculate", o->speculate, "Draft rows; default on GPUs: 5 if there is a draft block")
       ->type_name("K")
-      ->check(CLI::Range(0.0, 16.0).description(""));
+      ->transform(whole_number(0, 16));
   command->add_flag("--json", o->json, "Print JSON");
   command->callback([o, &run] { run = [o] { return run_plan(*o); }; });
 }

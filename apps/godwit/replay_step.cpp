@@ -9,6 +9,7 @@
 
 #include "build_id.h"
 #include "commands.h"
+#include "config/flag_values.h"
 
 namespace godwit {
 namespace {
@@ -62,13 +63,13 @@ void add_replay_step_command(CLI::App& app, std::function<int()>& run) {
       ->type_name("DIR");
   command->add_option("--threads", options->threads, "Compute threads; default: all cores")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 1024.0).description(""));
+      ->transform(whole_number(1, 1024));
   command
       ->add_option("--steps", options->steps,
                    "Run so many of the last steps as they were sliced; what was before is rebuilt from ids")
       ->type_name("N")
       ->capture_default_str()
-      ->check(CLI::Range(1.0, 64.0).description(""));
+      ->transform(whole_number(1, 64));
   command->callback([options, &run] { run = [options] { return replay(*options); }; });
 }
 

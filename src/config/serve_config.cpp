@@ -2,6 +2,9 @@
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <limits>
+
+#include "config/flag_values.h"
 
 namespace godwit {
 namespace {
@@ -9,11 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTinyModel = "tiny-glm5next";
-constexpr double kMaxTokens = 1 << 30;  // keeps products of counts far from int64's end
-
-CLI::Range counts(int64_t low) {
-  return CLI::Range(static_cast<double>(low), kMaxTokens);
-}
+constexpr int64_t kMaxTokens = 1 << 30;  // keeps products of counts far from int64's end
+constexpr int64_t kDay = 86'400;         // in seconds
 
 void bind_model(CLI::App& command, ServeConfig& config) {
   command
@@ -39,7 +39,7 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}).description(""));
   command.add_option("--threads", config.threads, "Compute threads; default: all cores of this process")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 1024.0).description(""));
+      ->transform(whole_number(1, 1024));
   command
       .add_option("--kv", config.kv,
                   "Cache precision: f32 on the CPU, bf16 or f32 on a GPU; auto is the first of them")
@@ -50,41 +50,41 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
       .add_option("--gpu-memory", config.gpu_memory,
                   "What a GPU may give, as in 130GiB: cached tokens take what the rest leaves")
       ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(byte_size());
   command.add_option("--context", config.context, "Tokens of prompt and answer; default: what the model has")
       ->type_name("N")
-      ->check(counts(64).description(""));
+      ->transform(whole_number(64, kMaxTokens));
   command.add_option("--max-sequences", config.max_sequences, "Requests that run at once")
       ->type_name("N")
-      ->check(CLI::Range(1.0, 65536.0).description(""));
+      ->transform(whole_number(1, 65536));
   command.add_option("--max-waiting", config.max_waiting, "Requests that may wait; one more gets 429")
       ->capture_default_str()
       ->type_name("N")
-      ->check(CLI::Range(0.0, 1e6).description(""));
+      ->transform(whole_number(0, 1'000'000));
   command
       .add_option("--itl-target", config.itl_target_ms,
                   "Milliseconds between two tokens of a stream that prompts may not make longer")
       ->capture_default_str()
       ->type_name("MS")
-      ->check(CLI::Range(1.0, 60000.0).description(""));
+      ->transform(whole_number(1, 60000));
   command
       .add_option("--prefill-tokens", config.prefill_tokens,
                   "Prompt tokens one step may carry, a multiple of 64: larger is faster for prompts,\n"
                   "smaller keeps running streams smoother")
       ->type_name("N")
-      ->check(counts(64).description(""));
+      ->transform(whole_number(64, kMaxTokens));
   command
       .add_option("--host-cache", config.host_cache,
                   "Memory for prefixes and requests that had to leave the cache, as in 4GiB; 0 keeps none")
       ->type_name("SIZE")
       ->default_str("0")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(byte_size());
   command
       .add_option("--step-deadline", config.step_deadline_s,
                   "Seconds after which a step counts as stuck and the server gives up; 0 never")
       ->capture_default_str()
       ->type_name("S")
-      ->check(CLI::Range(0.0, 86400.0).description(""));
+      ->transform(whole_number(0, kDay));
   command
       .add_option("--dump-dir", config.dump_dir,
                   "Where a step that died is written, with the prompt ids in it; \"\" for nowhere")
@@ -97,9 +97,10 @@ void bind_requests(CLI::App& command, ServeConfig& config) {
       .add_option("--default-max-tokens", config.default_max_tokens,
                   "Answer limit of requests that name none; default: 32768, or what the\ncontext leaves")
       ->type_name("N")
-      ->check(counts(1).description(""));
+      ->transform(whole_number(1, kMaxTokens));
   command.add_option("--seed", config.seed, "Seed of requests that bring none; default: drawn per request")
-      ->type_name("S");
+      ->type_name("S")
+      ->transform(whole_number(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max()));
 }
 
 void bind_network(CLI::App& command, ServeConfig& config) {
@@ -108,16 +109,18 @@ void bind_network(CLI::App& command, ServeConfig& config) {
       ->type_name("ADDR");
   command.add_option("--port", config.port, "Port; 0 picks a free one and prints it")
       ->capture_default_str()
-      ->type_name("P");
+      ->type_name("P")
+      ->transform(whole_number(0, 65535));
   command
       .add_option(
           "--admin-port", config.admin_port,
           "Second port, for /flush_cache and its like alone; else loopback clients may\nuse them on --port")
-      ->type_name("P");
+      ->type_name("P")
+      ->transform(whole_number(0, 65535));
   command.add_option("--body-limit", config.body_limit, "Largest request body (413 beyond)")
       ->type_name("SIZE")
       ->default_str("64MiB")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(byte_size());
   command
       .add_option(
           "--api-key-file", config.api_key_file,
@@ -128,6 +131,7 @@ void bind_network(CLI::App& command, ServeConfig& config) {
       .add_option("--cors-origin", config.cors_origins,
                   "Origin of web pages that may use the server, * for all (repeatable)")
       ->type_name("ORIGIN")
+      ->check(web_origin())
       ->take_all()
       ->allow_extra_args(false);
   command
@@ -135,17 +139,17 @@ void bind_network(CLI::App& command, ServeConfig& config) {
                   "Answers of /v1/responses that are kept for later requests; 0 keeps none")
       ->capture_default_str()
       ->type_name("N")
-      ->check(CLI::Range(0.0, 1e6).description(""));
+      ->transform(whole_number(0, 1'000'000));
   command.add_option("--stored-responses-size", config.stored_bytes, "Memory for them; the oldest go first")
       ->type_name("SIZE")
       ->default_str("64MiB")
-      ->transform(CLI::AsSizeValue(false).description(""));
+      ->transform(byte_size());
   command
       .add_option("--drain-timeout", config.drain_timeout_s,
                   "Seconds after SIGTERM for running answers to finish")
       ->capture_default_str()
       ->type_name("S")
-      ->check(CLI::Range(0.0, 86400.0).description(""));
+      ->transform(whole_number(0, kDay));
 }
 
 }  // namespace

@@ -156,6 +156,56 @@ TEST_F(ServeFlags, CommandLineRefusesWhatCannotBe) {
   EXPECT_THAT(usage_message({"--default-reasoning-effort", "medium"}), HasSubstr("medium"));
 }
 
+// What cannot be is refused with flag, value and what may be; nothing is wrapped around, cut or taken for
+// octal.
+TEST_F(ServeFlags, ABadNumberNamesTheFlagTheValueAndTheLimits) {
+  for (const auto& [flag, range] : std::vector<std::pair<std::string, std::string>>{
+           {"--threads", "from 1 to 1024"},
+           {"--context", "from 64 to 1073741824"},
+           {"--max-sequences", "from 1 to 65536"},
+           {"--max-waiting", "from 0 to 1000000"},
+           {"--itl-target", "from 1 to 60000"},
+           {"--prefill-tokens", "from 64 to 1073741824"},
+           {"--step-deadline", "from 0 to 86400"},
+           {"--default-max-tokens", "from 1 to 1073741824"},
+           {"--port", "from 0 to 65535"},
+           {"--admin-port", "from 0 to 65535"},
+           {"--stored-responses", "from 0 to 1000000"},
+           {"--drain-timeout", "from 0 to 86400"},
+           {"--seed", "from -9223372036854775808 to 9223372036854775807"},
+           {"--host-cache", "KiB"},
+           {"--gpu-memory", "KiB"},
+           {"--body-limit", "KiB"},
+           {"--stored-responses-size", "KiB"}}) {
+    std::vector<std::string> values = {"x", "1.5", "1e2", "0x10", "nan", "99999999999999999999", "5 6", "--"};
+    if (flag != "--seed") values.push_back("-1");
+    if (range == "KiB") values.insert(values.end(), {"1XB", "-1GiB", "99999999999TB", "9999999PiB"});
+    for (const std::string& value : values) {
+      std::string message = usage_message({flag + "=" + value});
+      EXPECT_THAT(message, ::testing::AllOf(HasSubstr(flag), HasSubstr("'" + value + "'"), HasSubstr(range)))
+          << flag << "=" << value;
+    }
+  }
+}
+
+TEST_F(ServeFlags, NumbersAreDecimal) {
+  ASSERT_TRUE(parse({"--port=0100", "--seed=-5", "--body-limit=010KiB", "--admin-port", "65535"}).ok());
+  EXPECT_EQ(config_.port, 100);
+  EXPECT_EQ(config_.seed, -5);
+  EXPECT_EQ(config_.body_limit, 10u << 10);
+  EXPECT_EQ(config_.admin_port, 65535);
+}
+
+TEST_F(ServeFlags, AnOriginThatNoBrowserSendsIsRefused) {
+  for (const char* origin : {"*", "null", "https://a.example", "http://localhost:3000", "app://obsidian.md"})
+    EXPECT_EQ(usage_message({"--cors-origin", origin}), "accepted") << origin;
+  for (const char* origin :
+       {"a.example", "https://a.example/", "https://a.example/chat", "https://", "://a",
+        "https://u@a.example", "https://a.example?x", "https://a.example, https://b.example"})
+    EXPECT_THAT(usage_message({"--cors-origin", origin}),
+                ::testing::AllOf(HasSubstr("--cors-origin"), HasSubstr(origin), HasSubstr("scheme://host")));
+}
+
 TEST(ServeConfigCheck, FindsTheDefaultModelBesideTheBuildDirectory) {
   const std::filesystem::path source = GODWIT_SOURCE_DIR;
   EXPECT_EQ(find_default_model(source / "build" / "godwit").filename(), "tiny-glm5next");
