@@ -61,6 +61,7 @@ class Connection final : public ResponseWriter,
     const auto peer = socket_.remote_endpoint(ignored);
     peer_ = ignored ? "?" : peer.address().to_string();
     from_loopback_ = !ignored && is_loopback(peer.address());
+    idle_since_ = now_ns();
     set_read_deadline(host_->limits.idle_ms);
     read();
   }
@@ -87,6 +88,10 @@ class Connection final : public ResponseWriter,
 
   // IoThread::Resident
   void cut() override { client_gone(); }
+  int64_t idle_since() const override {
+    const bool idle = state_ == State::lingering || (state_ == State::reading && !body_phase_ && in_.empty());
+    return idle ? idle_since_ : kBusy;
+  }
 
  private:
   enum class State : uint8_t { reading, answering, lingering, closed };
@@ -139,6 +144,7 @@ class Connection final : public ResponseWriter,
   Headers added_headers_;
   std::string request_id_;
   int64_t received_ns_ = 0;
+  int64_t idle_since_ = 0;  // the connection's beginning, or the end of its last answer
   int status_ = 0;
   bool head_ = false;
   bool http_1_0_ = false;
@@ -379,6 +385,7 @@ void Connection::on_written(const error_code& ec) {
 
 void Connection::finish_exchange() {
   host_->exchanges.fetch_sub(1);
+  idle_since_ = now_ns();
   exchange_.reset();
   added_headers_.clear();
   streaming_ = answered_ = false;

@@ -23,6 +23,7 @@ struct ConnectionHost {
   std::atomic<bool> closing{false};     // no more keep-alive
   std::atomic<int64_t> connections{0};  // open ones
   std::atomic<int64_t> exchanges{0};    // requests whose answer is not yet sent whole
+  std::atomic<int64_t> shedding{0};     // threads that have been asked to cut idle ones
 };
 
 // Starts serving `socket`, which belongs to the thread's context; on that thread. The connection owns itself

@@ -104,9 +104,9 @@ struct HttpLimits {
   size_t body_bytes = 64u << 20;
   size_t stream_buffer = 64 * 1024;    // unsent bytes of one stream before the engine is paused
   size_t pipelined_bytes = 64 * 1024;  // read ahead while a request is being answered
-  size_t connections = 4096;
-  int64_t header_ms = 10'000;  // from a request's first byte to the end of its header
-  int64_t body_ms = 30'000;    // without a byte of the body
+  size_t connections = 4096;           // near it the idle ones are closed, beyond it new ones get 503
+  int64_t header_ms = 10'000;          // from a request's first byte to the end of its header
+  int64_t body_ms = 30'000;            // without a byte of the body
   int64_t upload_ms =
       300'000;                // from the end of the header to the end of the body, however steadily it comes
   int64_t idle_ms = 75'000;   // between requests

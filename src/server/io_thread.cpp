@@ -1,6 +1,8 @@
 #include "server/io_thread.h"
 
+#include <algorithm>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -24,6 +26,16 @@ void IoThread::stop() {
   });
   thread_.join();
   mailbox_->close();
+}
+
+void IoThread::cut_idle(size_t count) {
+  std::vector<std::pair<int64_t, Resident*>> idle;
+  for (Resident* resident : residents_)
+    if (const int64_t since = resident->idle_since(); since != Resident::kBusy)
+      idle.emplace_back(since, resident);
+  count = std::min(count, idle.size());
+  std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(count), idle.end());
+  for (size_t i = 0; i < count; ++i) idle[i].second->cut();
 }
 
 void IoThread::run() {

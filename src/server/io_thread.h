@@ -4,6 +4,8 @@
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <unordered_set>
@@ -17,7 +19,10 @@ class IoThread {
   // What lives on the thread and must end before it.
   class Resident {
    public:
-    virtual void cut() = 0;  // leave(), at once
+    static constexpr int64_t kBusy = std::numeric_limits<int64_t>::max();
+
+    virtual void cut() = 0;                  // leave(), at once
+    virtual int64_t idle_since() const = 0;  // SteadyClock; kBusy while anything is under way
 
    protected:
     ~Resident() = default;
@@ -37,6 +42,7 @@ class IoThread {
   // On the thread itself.
   void enter(Resident* resident) { residents_.insert(resident); }
   void leave(Resident* resident) { residents_.erase(resident); }
+  void cut_idle(size_t count);  // so many at most, those that have been idle longest
 
  private:
   void run();

@@ -23,6 +23,7 @@ struct Listener::Impl {
   bool stopped = false;
 
   void accept();
+  void make_room();
   void on_accept(const error_code& ec, asio::ip::tcp::socket socket, IoThread& thread);
 };
 
@@ -32,6 +33,23 @@ void Listener::Impl::accept() {
                          [this, &thread](const error_code& ec, asio::ip::tcp::socket socket) {
                            on_accept(ec, std::move(socket), thread);
                          });
+}
+
+// Near the limit, connections that only wait for a next request give way: whoever keeps many of them open
+// must not keep probes and other clients out.
+void Listener::Impl::make_room() {
+  const size_t limit = host->limits.connections;
+  const size_t reserve = std::max<size_t>(1, limit / 64);
+  if (host->connections.load() + static_cast<int64_t>(reserve) < static_cast<int64_t>(limit)) return;
+  if (host->shedding.load() > 0) return;
+  const size_t each = (reserve + threads.size() - 1) / threads.size();
+  for (const auto& thread : threads) {
+    host->shedding.fetch_add(1);
+    thread->mailbox()->post([&thread = *thread, each, host = host] {
+      thread.cut_idle(each);
+      host->shedding.fetch_sub(1);
+    });
+  }
 }
 
 void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socket, IoThread& thread) {
@@ -44,6 +62,7 @@ void Listener::Impl::on_accept(const error_code& ec, asio::ip::tcp::socket socke
     });
     return;
   }
+  make_room();
   if (host->connections.load() >= static_cast<int64_t>(host->limits.connections)) {
     static constexpr std::string_view kBusy =
         "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Length: "

@@ -175,18 +175,44 @@ TEST(Protocol, Http10IsServed) {
 TEST(Protocol, MoreConnectionsThanAllowedAreTurnedAway) {
   HttpLimits limits;
   limits.connections = 2;
-  Harness harness(nothing, limits);
+  Harness harness([](const engine::Request&) { return Script{.ids = {}, .hang = true}; }, limits);
+  const std::string busy = request_text("POST", "/v1/completions", R"({"prompt":"a"})");
   Client a(harness.port());
-  a.send(request_text("GET", "/livez"));
-  a.receive();
+  a.send(busy);
+  EXPECT_TRUE(becomes([&] { return harness.service->status().running == 1; }));
   Client b(harness.port());
-  b.send(request_text("GET", "/livez"));
-  b.receive();
+  b.send(busy);
+  EXPECT_TRUE(becomes([&] { return harness.service->status().running == 2; }));
   Client c(harness.port());
   EXPECT_EQ(c.receive().status, 503);
   b.close();
   EXPECT_TRUE(becomes([&] { return harness.server->context().connections() == 1; }));
   EXPECT_EQ(harness.get("/livez").status, 200);
+}
+
+// Clients that keep connections open for later must not keep others out; those that wait for an answer stay.
+TEST(Protocol, IdleConnectionsGiveWayNearTheLimit) {
+  HttpLimits limits;
+  limits.connections = 128;
+  Harness harness([](const engine::Request&) { return Script{.ids = {}, .hang = true}; }, limits);
+  Client waiting(harness.port());
+  waiting.send(request_text("POST", "/v1/completions", R"({"prompt":"a"})"));
+  EXPECT_TRUE(becomes([&] { return harness.service->status().running == 1; }));
+  Client half(harness.port());  // in the middle of a request
+  half.send("GET /livez HTTP/1.1\r\nHost: x\r\n");
+  std::vector<std::unique_ptr<Client>> idle;
+  for (int i = 0; i < 300; ++i) {
+    idle.push_back(std::make_unique<Client>(harness.port()));
+    idle.back()->send(request_text("GET", "/livez"));
+    ASSERT_EQ(idle.back()->receive().status, 200) << i;
+  }
+  EXPECT_LE(harness.server->context().connections(), 128);
+  EXPECT_TRUE(idle.front()->at_end(60'000)) << "the longest idle one goes first";
+  idle.back()->send(request_text("GET", "/livez"));
+  EXPECT_EQ(idle.back()->receive().status, 200);
+  half.send("\r\n");
+  EXPECT_EQ(half.receive().status, 200);
+  EXPECT_EQ(harness.service->status().running, 1);
 }
 
 TEST(Probes, TellLoadingReadyStalledAndDead) {
