@@ -39,6 +39,28 @@ bool is_loopback(const asio::ip::address& address) {
   return address.is_loopback();
 }
 
+// Bodies up to here always find room: large ones cannot keep small ones out.
+constexpr size_t kSmallBody = 64 * 1024;
+
+// What one body has of ConnectionHost::body_bytes.
+class BodyShare {
+ public:
+  explicit BodyShare(std::shared_ptr<ConnectionHost> host) : host_(std::move(host)) {}
+  ~BodyShare() { host_->body_bytes.fetch_sub(bytes_); }
+  BodyShare(const BodyShare&) = delete;
+  BodyShare& operator=(const BodyShare&) = delete;
+
+  // Returns what all bodies have with it.
+  int64_t grow_to(int64_t bytes) {
+    const int64_t more = bytes - std::exchange(bytes_, bytes);
+    return host_->body_bytes.fetch_add(more) + more;
+  }
+
+ private:
+  const std::shared_ptr<ConnectionHost> host_;
+  int64_t bytes_ = 0;
+};
+
 class Connection final : public ResponseWriter,
                          public IoThread::Resident,
                          public std::enable_shared_from_this<Connection> {
@@ -100,6 +122,7 @@ class Connection final : public ResponseWriter,
   void on_read(const error_code& ec, size_t bytes);
   void feed();
   void await_body();
+  Result<void> account_body();
   void enter_answering();
   void refuse(const Error& error);
   void refuse(HttpResponse response);
@@ -131,7 +154,8 @@ class Connection final : public ResponseWriter,
   State state_ = State::reading;
   RequestReader reader_;
   HttpRequest request_;  // without its body, while that arrives
-  std::string in_;       // received, not yet parsed
+  std::shared_ptr<BodyShare> body_share_;
+  std::string in_;  // received, not yet parsed
   std::array<char, 4096> small_read_;
   std::string read_buffer_;  // only while a body arrives: 4096 bytes at a time would be slow there
   bool read_pending_ = false;
@@ -204,6 +228,7 @@ void Connection::feed() {
   auto fed = reader_.feed(in_);
   if (!fed) return refuse(fed.error());
   in_.erase(0, fed->consumed);
+  if (auto room = account_body(); !room) return refuse(room.error());
   if (fed->header_done) {
     request_ = reader_.without_body();
     describe(request_);
@@ -225,6 +250,7 @@ void Connection::feed() {
   http_1_0_ = reader_.http_1_0();
   close_after_ = !reader_.keep_alive() || host_->closing.load();
   request_.body = reader_.take_body();
+  request_.body_share = std::move(body_share_);
   request_.received_ns = received_ns_ = now_ns();
   body_phase_ = false;
   read_buffer_ = std::string();
@@ -239,6 +265,19 @@ void Connection::feed() {
 void Connection::await_body() {
   read_deadline_ = std::min(now_ns() + host_->limits.body_ms * kMs, upload_deadline_);
   arm_timer();
+}
+
+Result<void> Connection::account_body() {
+  const size_t bytes = reader_.body_bytes();
+  if (bytes <= kSmallBody) return {};
+  if (!body_share_) body_share_ = std::make_shared<BodyShare>(host_);
+  const auto most = static_cast<int64_t>(std::max(host_->limits.all_body_bytes, host_->limits.body_bytes));
+  if (body_share_->grow_to(static_cast<int64_t>(bytes)) <= most) return {};
+  return make_error(
+      ErrorCode::overloaded, "",
+      "the request bodies that arrive or wait have {} bytes in all, which is the limit; try again in "
+      "a moment",
+      most);
 }
 
 void Connection::enter_answering() {
@@ -266,6 +305,8 @@ void Connection::refuse(const Error& error) {
 void Connection::refuse(HttpResponse response) {
   enter_answering();
   in_.clear();
+  reader_ = RequestReader(host_->limits.header_bytes, host_->limits.body_bytes);
+  body_share_.reset();
   response.close = true;
   respond(std::move(response));
 }

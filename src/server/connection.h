@@ -24,6 +24,7 @@ struct ConnectionHost {
   std::atomic<int64_t> connections{0};  // open ones
   std::atomic<int64_t> exchanges{0};    // requests whose answer is not yet sent whole
   std::atomic<int64_t> shedding{0};     // threads that have been asked to cut idle ones
+  std::atomic<int64_t> body_bytes{0};   // what HttpLimits::all_body_bytes bounds
 };
 
 // Starts serving `socket`, which belongs to the thread's context; on that thread. The connection owns itself

@@ -24,14 +24,15 @@ struct HttpRequest {
   std::string path;  // normalised: no query, no double or trailing slash, "%2F" and the like decoded
   Headers headers;   // names in lower case
   std::string body;
-  std::string id;              // the client's x-request-id, or one drawn here
-  std::string peer;            // address, for the log
-  bool from_loopback = false;  // the peer is this machine
-  bool admin_port = false;     // it came in by --admin-port
-  ApiKey* api_key = nullptr;   // the one it came with, once somebody has looked; the server's, not ours
-  std::string key;             // name of that key; empty where none is needed
-  uint64_t key_salt = 0;       // keeps the prefixes of that key apart from others; 0: it need not
-  int64_t received_ns = 0;     // SteadyClock, when all of it had arrived
+  std::string id;                    // the client's x-request-id, or one drawn here
+  std::string peer;                  // address, for the log
+  bool from_loopback = false;        // the peer is this machine
+  bool admin_port = false;           // it came in by --admin-port
+  std::shared_ptr<void> body_share;  // of the memory for bodies; given back with the request
+  ApiKey* api_key = nullptr;         // the one it came with, once somebody has looked; the server's, not ours
+  std::string key;                   // name of that key; empty where none is needed
+  uint64_t key_salt = 0;             // keeps the prefixes of that key apart from others; 0: it need not
+  int64_t received_ns = 0;           // SteadyClock, when all of it had arrived
 
   // Value of the first header of that (lower-case) name; empty when missing.
   std::string_view header(std::string_view name) const;
@@ -102,6 +103,7 @@ struct HttpHandlers {
 struct HttpLimits {
   size_t header_bytes = 32 * 1024;
   size_t body_bytes = 64u << 20;
+  size_t all_body_bytes = 1u << 30;    // of all bodies above kSmallBody that arrive or wait to be prepared
   size_t stream_buffer = 64 * 1024;    // unsent bytes of one stream before the engine is paused
   size_t pipelined_bytes = 64 * 1024;  // read ahead while a request is being answered
   size_t connections = 4096;           // near it the idle ones are closed, beyond it new ones get 503

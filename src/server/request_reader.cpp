@@ -127,6 +127,10 @@ HttpRequest RequestReader::without_body() const {
   return out;
 }
 
+size_t RequestReader::body_bytes() const {
+  return impl_->parser.get().body().size();
+}
+
 std::string RequestReader::take_body() {
   return std::move(impl_->parser.get().body());
 }

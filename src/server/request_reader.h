@@ -32,6 +32,7 @@ class RequestReader {
   bool keep_alive() const;
   bool http_1_0() const;
   HttpRequest without_body() const;  // after header_done
+  size_t body_bytes() const;         // that have arrived
   std::string take_body();           // when done
   // What is known of a request that is not read further: its header, or what `unread`, the caller's buffer,
   // says in its first line.

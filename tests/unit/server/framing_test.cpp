@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <thread>
+#include <vector>
 
 #include "harness.h"
 
@@ -100,6 +102,37 @@ TEST(Framing, ChunkHeadsAndTrailersAreBounded) {
   Client client(harness.port());
   client.send(post_with("Transfer-Encoding: chunked\r\n", trailers));
   EXPECT_EQ(client.receive().status, 431);
+}
+
+// Many large bodies at once must not fill the memory, nor keep small requests out.
+TEST(Framing, LargeBodiesShareABoundedRoom) {
+  HttpLimits limits;
+  limits.body_bytes = 1 << 20;
+  limits.all_body_bytes = 5 << 19;  // two and a half of the largest
+  Harness harness(nothing, limits);
+  const std::string large = R"({"prompt":"a","user":")" + std::string((1 << 20) - 24, 'x') + "\"}";
+  ASSERT_EQ(large.size(), 1u << 20);
+  const auto status = [&](std::string_view body) { return harness.post("/v1/completions", body).status; };
+  EXPECT_EQ(status(large), 200);
+  std::vector<std::unique_ptr<Client>> slow;
+  for (int i = 0; i < 2; ++i) {  // all but the last byte
+    slow.push_back(std::make_unique<Client>(harness.port()));
+    const std::string whole = request_text("POST", "/v1/completions", large);
+    slow.back()->send(std::string_view(whole).substr(0, whole.size() - 1));
+  }
+  Answer refused;
+  EXPECT_TRUE(becomes([&] {
+    refused = harness.post("/v1/completions", large);
+    return refused.status == 429;
+  }));
+  EXPECT_FALSE(refused.header("retry-after").empty());
+  EXPECT_EQ(refused.header("connection"), "close");
+  EXPECT_EQ(status(kBody), 400) << "small ones always get in";
+  EXPECT_EQ(status(R"({"prompt":"a"})"), 200);
+  slow[0]->send("}");  // those that have begun go on
+  EXPECT_EQ(slow[0]->receive().status, 200);
+  slow[1]->close();
+  EXPECT_TRUE(becomes([&] { return status(large) == 200; }));
 }
 
 // Each byte comes in time, the whole never does.
