@@ -58,7 +58,8 @@ Result<ChatPrompt> build_chat_prompt(const ServingModel& model, const Json& body
                       "{} is {}; media input is not available in this build, send text only", part.path,
                       name_of(part.kind));
   }
-  for (const std::string& warning : conversation.warnings) log_warn("{}", warning);
+  if (const auto& warnings = conversation.warnings; !warnings.empty())
+    log_warn("{}{}", warnings.front(), and_more(warnings.size() - 1));
   GODWIT_ASSIGN(const chat::Thinking thinking, chat::resolve_thinking(body, model.default_reasoning_effort));
 
   ChatPrompt prompt;

@@ -28,6 +28,10 @@ std::optional<Error> find_non_finite(std::string_view body) {
 
 }  // namespace
 
+std::string and_more(size_t count) {
+  return count == 0 ? "" : fmt::format(" (and {} more)", count);
+}
+
 std::string describe(const Json& value) {
   switch (value.kind()) {
     case Json::Kind::null:

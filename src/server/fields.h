@@ -47,6 +47,9 @@ class Fields {
 // "a string", "the number 3", …: how messages speak of a value; long ones are cut.
 std::string describe(const Json& value);
 
+// What one request does wrong many times is one line of the log: " (and 7 more)" of them; "" for 0.
+std::string and_more(size_t count);
+
 // A request body ▶ object, the members of a literal "extra_body" among its own (api spec §4.5). Errors:
 // invalid_request with the byte offset; a bare NaN or Infinity is named with its member.
 Result<Json> parse_body(std::string_view body);

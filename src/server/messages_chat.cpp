@@ -14,19 +14,23 @@ constexpr size_t kMaxMessages = 100'000;
 
 Result<JsonArray> read_tools(const JsonArray& tools) {
   JsonArray out;
+  size_t left_out = 0;
+  std::string first_left_out;
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
     GODWIT_TRY(need_object(tools[i], path));
     const Json* type = member_of(tools[i], "type");
     if (type && !(*type == Json("custom")) && !member_of(tools[i], "input_schema")) {
-      log_warn("{} is of the type {}, which runs on Anthropic's servers; it was left out", path,
-               describe(*type));
+      if (left_out++ == 0) first_left_out = fmt::format("{} is of the type {}", path, describe(*type));
       continue;
     }
     if (!member_of(tools[i], "input_schema")) return refusal(path + ".input_schema", "is required");
     GODWIT_ASSIGN(Json tool, chat_tool(tools[i], "input_schema", path));
     out.push_back(std::move(tool));
   }
+  if (left_out > 0)
+    log_warn("{}, which runs on Anthropic's servers; it was left out{}", first_left_out,
+             and_more(left_out - 1));
   return out;
 }
 

@@ -16,18 +16,22 @@ constexpr size_t kMaxMetadata = 16;
 // their functions whatever the server is, so they are left out, with a warning (api spec §4.10).
 Result<JsonArray> read_tools(const JsonArray& tools) {
   JsonArray out;
+  size_t left_out = 0;
+  std::string first_left_out;
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string path = fmt::format("tools[{}]", i);
     GODWIT_TRY(need_object(tools[i], path));
-    GODWIT_ASSIGN(const std::string type, need_string(tools[i], "type", path));
-    if (type != "function") {
-      log_warn("{} is of the type {}, which is not available here; it was left out", path,
-               describe(Json(type)));
+    const auto type = need_string(tools[i], "type", path);
+    if (!type) return type.error();
+    if (*type != "function") {
+      if (left_out++ == 0) first_left_out = fmt::format("{} is of the type {}", path, describe(Json(*type)));
       continue;
     }
     GODWIT_ASSIGN(Json tool, chat_tool(tools[i], "parameters", path));
     out.push_back(std::move(tool));
   }
+  if (left_out > 0)
+    log_warn("{}, which is not available here; it was left out{}", first_left_out, and_more(left_out - 1));
   return out;
 }
 
