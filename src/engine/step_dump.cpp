@@ -305,6 +305,7 @@ Result<std::filesystem::path> write_step_dump(const std::filesystem::path& direc
     if (written < 0) {
       Error error = failed();
       ::close(fd);
+      ::unlink(path.c_str());  // half a dump helps nobody, least of all on a full disk
       return error;
     }
     at += static_cast<size_t>(written);

@@ -1,8 +1,10 @@
 // What a dying or stuck engine does: readiness, streams, the dump, and that the dump runs again.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <random>
 
@@ -230,6 +232,27 @@ TEST_F(Health, AStreamWhoseReaderSleepsIsNoStall) {
   EXPECT_GT(later.last_progress_ns, status.last_progress_ns);
   ASSERT_TRUE(slow.read());
   EXPECT_EQ(slow.tokens.size(), 100u);
+}
+
+// A file system that takes no more; the limit of a file's size stands for it.
+TEST_F(Health, ADumpThatDoesNotFitLeavesNothingBehindAndStreamsStillEnd) {
+  auto engine = start();
+  Reader reader;
+  ASSERT_TRUE(engine->submit(request(reader, 200, 60, 1)).ok());
+  ASSERT_TRUE(reader.read(5));
+  const auto before = signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit small{100, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  fault::arm("engine.step");
+  const bool ended = reader.read();
+  engine.reset();  // the dump may be written after the streams have ended
+  setrlimit(RLIMIT_FSIZE, &limit);
+  signal(SIGXFSZ, before);
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(reader.end->reason, FinishReason::error);
+  EXPECT_TRUE(dumps().empty());
 }
 
 TEST_F(Health, ADumpThatWasTamperedWithIsRefused) {
