@@ -20,7 +20,7 @@ class Reader {
           state->changed.notify_all();
         })) {}
 
-  // Reads until the End or until `enough` tokens have come. False when nothing came for ten seconds.
+  // Reads until the End or until `enough` tokens have come. False when nothing came for two minutes.
   bool read(size_t enough = SIZE_MAX) {
     while (!end && tokens.size() < enough) {
       sink->take(batch_);
@@ -35,7 +35,7 @@ class Reader {
       }
       if (!batch_.empty()) continue;
       std::unique_lock lock(state_->mutex);
-      if (!state_->changed.wait_for(lock, std::chrono::seconds(10), [&] { return state_->woken; }))
+      if (!state_->changed.wait_for(lock, std::chrono::minutes(2), [&] { return state_->woken; }))
         return false;
       state_->woken = false;
     }

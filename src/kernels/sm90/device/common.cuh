@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/sm90/check.h"
+#include "kernels/sm90/device/hardware.cuh"
 #include "kernels/step.h"
 #include "tensor/tensor.h"
 

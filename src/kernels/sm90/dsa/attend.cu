@@ -30,7 +30,7 @@ __device__ const L* latent(const Cached& cached, int64_t position, int64_t width
 template <class L>
 __global__ void __launch_bounds__(kThreads) attend_kernel(StepView step, Attend a) {
   begin_dependent();
-  extern __shared__ float p[];  // [tokens]
+  float* const p = dynamic_shared<float>();  // [tokens]
   const int64_t t = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
   const Sequence& s = step.sequence[step.row_sequence[t]];
   const Cached cached(step, a.cache, s);

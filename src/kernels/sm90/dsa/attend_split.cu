@@ -48,7 +48,7 @@ constexpr size_t shared_bytes(int width) {
 }
 
 __global__ void __launch_bounds__(kThreads) piece_kernel(StepView step, const __grid_constant__ Attend a) {
-  extern __shared__ __align__(16) uint8_t memory[];
+  uint8_t* const memory = dynamic_shared<uint8_t>();
   begin_dependent();
   const int pitch = static_cast<int>(latent_pitch(a.width)), steps = a.width / 16;
   uint8_t* latents = memory;

@@ -70,7 +70,7 @@ __device__ void cut(uint64_t* words, int capacity, int keep, int* size) {
 
 __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, Select a) {
   begin_dependent();
-  extern __shared__ uint64_t words[];  // [capacity], then queries and weights
+  uint64_t* const words = dynamic_shared<uint64_t>();  // [capacity], then queries and weights
   float* q = reinterpret_cast<float*>(words + a.capacity);
   float* weight = q + a.dim * a.padded_heads;
   __shared__ int size;

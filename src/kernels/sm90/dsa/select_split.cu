@@ -117,7 +117,7 @@ constexpr size_t shared_bytes(int heads, int dim) {
 }
 
 __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __grid_constant__ Select a) {
-  extern __shared__ __align__(16) uint8_t memory[];
+  uint8_t* const memory = dynamic_shared<uint8_t>();
   __shared__ float weights[kMaxHeads];
   __shared__ uint32_t histogram[kDigits][kCopies], decided[3];
   __shared__ int counts[kWarps];
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
 }
 
 __global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const __grid_constant__ Select a) {
-  extern __shared__ int32_t start[];  // [shares + 1]
+  int32_t* const start = dynamic_shared<int32_t>();  // [shares + 1]
   __shared__ uint32_t histogram[kDigits][kCopies], decided[3];
   __shared__ int counts[kJoinThreads / 32];
   begin_dependent();

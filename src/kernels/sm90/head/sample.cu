@@ -75,7 +75,8 @@ struct Row {
       logits[i] = l;
     }
     __syncthreads();
-    if (row.stop_suppressed != 0 && threadIdx.x < a.stop_count) logits[a.stop_ids[threadIdx.x]] = kNever;
+    if (row.stop_suppressed != 0 && static_cast<int32_t>(threadIdx.x) < a.stop_count)
+      logits[a.stop_ids[threadIdx.x]] = kNever;
     __syncthreads();
     if (!all_below_infinity()) return false;
     bool drawable = false;

@@ -84,7 +84,7 @@ __device__ float sum_of_warps(const float* part, int column) {
 
 __global__ void __launch_bounds__(kThreads) recurrence_kernel(StepView step, Recurrence a) {
   begin_dependent();
-  extern __shared__ float memory[];
+  float* const memory = dynamic_shared<float>();
   const int d = a.d;
   const int tiles = (d + kTile - 1) / kTile;
   const int64_t head = blockIdx.x / tiles % a.heads;

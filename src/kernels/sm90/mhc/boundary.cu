@@ -90,7 +90,7 @@ constexpr int kEach = 2;                         // pieces of four columns a thr
 constexpr int kMaxWidth = 4 * kEach * kThreads;  // D
 
 __device__ void worker_barrier() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+  named_barrier<1, kThreads>();
 }
 
 // Lane 4 i + j holds C_ij; the arithmetic of the plain form.

@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads) collapse_kernel(Collapse a) {
   if (threadIdx.x >= 32) return;
   sinkhorn(m + 2 * n, n, a.hc_eps, a.iterations);
   float* mix = a.mix(t);
-  if (threadIdx.x < n) mix[threadIdx.x] = 2 * sigmoid(m[n + threadIdx.x]);
+  if (static_cast<int>(threadIdx.x) < n) mix[threadIdx.x] = 2 * sigmoid(m[n + threadIdx.x]);
   for (int i = threadIdx.x; i < n * n; i += 32) mix[n + i] = m[2 * n + i];
 }
 

@@ -30,7 +30,7 @@ __device__ uint64_t block_scan(uint64_t v, uint64_t* totals) {
 }
 
 __global__ void __launch_bounds__(kThreads) plan_kernel(Choice a) {
-  extern __shared__ int32_t memory[];
+  int32_t* const memory = dynamic_shared<int32_t>();
   int32_t *count = memory, *next = memory + a.held;  // of each expert: its entries, where the next goes
   __shared__ uint64_t totals[kWarps];
   let_next_start();

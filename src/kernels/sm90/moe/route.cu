@@ -10,7 +10,7 @@ namespace {
 __global__ void __launch_bounds__(32)
     route_kernel(Rows<const float> logits, const float* bias, int32_t experts, int32_t chosen, float scale,
                  Rows<int32_t> ids, Rows<float> weights) {
-  extern __shared__ float memory[];
+  float* const memory = dynamic_shared<float>();
   float *p = memory, *rank = memory + experts;  // [experts] each: probability, and what is chosen by
   begin_dependent();
   const int64_t t = blockIdx.x;

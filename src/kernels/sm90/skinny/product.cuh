@@ -248,7 +248,7 @@ __device__ inline void multiply(const uint8_t* stage, const Scales& scales, int6
 //                                     writes what a row group gives; sum(row, column) adds the G parts
 template <class W, int kTiles, class Work>
 __device__ inline void run(const Work& work, bool depends) {
-  extern __shared__ __align__(128) uint8_t memory[];
+  uint8_t* const memory = dynamic_shared<uint8_t>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   uint8_t* ring = memory + warp * kStages * kStageBytes;
   float* partial = reinterpret_cast<float*>(memory + kWarps * kStages * kStageBytes);

@@ -1,0 +1,181 @@
+#include "fibers.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+// Saves what a call must keep on this stack, notes where, and goes on from another stack. By hand, because a
+// kernel changes fibers at each shuffle: setjmp and ucontext take ten times as long.
+extern "C" void godwit_emulation_switch(void** from, void* to);
+asm(R"(
+  .globl godwit_emulation_switch
+  .type godwit_emulation_switch, @function
+godwit_emulation_switch:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+)");
+
+namespace godwit::emulation {
+namespace {
+
+constexpr int kSavedRegisters = 6;
+Fibers* entering = nullptr;  // a new fiber is passed nothing
+
+}  // namespace
+
+void Fibers::enter() {
+  Fibers& self = *entering;
+  for (;;) {
+    (*self.thread_)();
+    self.finish();
+  }
+}
+
+// As if the fiber had just called switch_stacks() from the first line of enter().
+void* Fibers::new_stack(size_t i) {
+  Fiber& fiber = *fibers_[i];
+  fiber.stack = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
+  // Not all at the same place of a page, or they would push each other out of the caches.
+  const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get()) + kStackBytes - i % 61 * 1088;
+  auto* top = reinterpret_cast<void**>(end / 64 * 64);
+  *--top = nullptr;  // where enter() would return to
+  *--top = reinterpret_cast<void*>(&Fibers::enter);
+  for (int saved = 0; saved < kSavedRegisters; ++saved) *--top = nullptr;
+  return top;
+}
+
+void Fibers::resume(size_t i) {
+  running_ = i;
+  threadIdx = {static_cast<unsigned>(i), 0, 0};
+  entering = this;
+  godwit_emulation_switch(&scheduler_, fibers_[i]->at);
+}
+
+void Fibers::pause() {
+  godwit_emulation_switch(&fibers_[running_]->at, scheduler_);
+}
+
+void Fibers::finish() {
+  Fiber& fiber = *fibers_[running_];
+  if (!fiber.waited) {
+    std::fputs("CUDA emulation: a thread ended without wait_for_previous()\n", stderr);
+    std::abort();
+  }
+  fiber.done = true;
+  --alive_;
+  const size_t warp = running_ / 32;
+  warps_[warp]->alive &= ~(1u << running_ % 32);
+  for (size_t i = 32 * warp; i < fibers_.size() && i < 32 * (warp + 1); ++i)
+    if (fibers_[i]->blocked && fibers_[i]->lanes != 0) release_lanes(warp, fibers_[i]->lanes);
+  if (arrived_[0] > 0 && arrived_[0] == alive_) release_barrier(0);
+  pause();
+}
+
+void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& thread) {
+  thread_ = &thread;
+  alive_ = threads;
+  while (fibers_.size() < threads) {
+    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.back()->at = new_stack(fibers_.size() - 1);
+  }
+  warp_count_ = (threads + 31) / 32;
+  while (warps_.size() < warp_count_) warps_.push_back(std::make_unique<Warp>());
+  for (auto& warp : warps_) warp->alive = warp->arrived = 0;
+  for (unsigned i = 0; i < threads; ++i) {
+    Fiber& fiber = *fibers_[i];
+    fiber.done = fiber.blocked = fiber.waited = false;
+    fiber.copies.clear();
+    warps_[i / 32]->alive |= 1u << i % 32;
+  }
+  while (alive_ > 0) {
+    bool moved = false;
+    for (size_t w = 0; w < warp_count_; ++w) {
+      const size_t first = 32 * (reversed ? warp_count_ - 1 - w : w);
+      const size_t lanes = std::min<size_t>(32, threads - first);
+      for (bool again = true; again;) {
+        again = false;
+        for (size_t lane = 0; lane < lanes; ++lane) {
+          const size_t i = first + (reversed ? lanes - 1 - lane : lane);
+          if (fibers_[i]->done || fibers_[i]->blocked) continue;
+          resume(i);
+          again = moved = true;
+        }
+      }
+    }
+    if (!moved) stuck();
+  }
+}
+
+bool Fibers::release_lanes(size_t warp, unsigned mask) {
+  Warp& w = *warps_[warp];
+  const unsigned needed = mask & w.alive;
+  if (needed == 0 || (w.arrived & needed) != needed) return false;
+  w.arrived &= ~needed;
+  const int first = __builtin_ctz(needed);
+  w.parity ^= 1u << first;
+  Gift* const met = w.met[first][w.parity >> first & 1];
+  std::copy_n(w.gifts, 32, met);
+  for (unsigned rest = needed; rest != 0; rest &= rest - 1) {
+    Fiber& fiber = *fibers_[32 * warp + static_cast<size_t>(__builtin_ctz(rest))];
+    fiber.blocked = false;
+    fiber.met = met;
+  }
+  return true;
+}
+
+void Fibers::release_barrier(int barrier) {
+  arrived_[barrier] = 0;
+  for (auto& fiber : fibers_)
+    if (fiber->blocked && fiber->lanes == 0 && fiber->barrier == barrier) fiber->blocked = false;
+}
+
+void Fibers::wait_for_lanes(unsigned mask) {
+  const size_t warp = running_ / 32;
+  Fiber& fiber = *fibers_[running_];
+  warps_[warp]->arrived |= 1u << running_ % 32;
+  fiber.lanes = mask;
+  if (release_lanes(warp, mask)) return;
+  fiber.blocked = true;
+  pause();
+}
+
+const Gift* Fibers::exchange(unsigned mask, const Gift& own) {
+  warps_[running_ / 32]->gifts[running_ % 32] = own;
+  wait_for_lanes(mask);
+  return fibers_[running_]->met;
+}
+
+void Fibers::wait_for_threads(int barrier, unsigned count) {
+  if (++arrived_[barrier] == (count > 0 ? count : alive_)) return release_barrier(barrier);
+  Fiber& fiber = *fibers_[running_];
+  fiber.lanes = 0;
+  fiber.barrier = barrier;
+  fiber.blocked = true;
+  pause();
+}
+
+void Fibers::stuck() {
+  std::fputs("CUDA emulation: every thread of a block waits, for\n", stderr);
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    const Fiber& fiber = *fibers_[i];
+    if (!fiber.done && fiber.blocked)
+      std::fprintf(stderr, "  thread %zu: %s %x\n", i, fiber.lanes != 0 ? "lanes" : "barrier",
+                   fiber.lanes != 0 ? fiber.lanes : static_cast<unsigned>(fiber.barrier));
+  }
+  std::abort();
+}
+
+}  // namespace godwit::emulation

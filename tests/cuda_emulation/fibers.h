@@ -1,0 +1,76 @@
+// The threads of one block, as fibers that take turns.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "device_code.h"
+
+namespace godwit::emulation {
+
+class Fibers {
+ public:
+  // Runs one block to its end. `reversed`: later threads get their turns first, which shows what only works
+  // because earlier ones came first.
+  void run(unsigned threads, bool reversed, const std::function<void()>& thread);
+
+  // Of the running thread.
+  void wait_for_lanes(unsigned mask);
+  void wait_for_threads(int barrier, unsigned count);
+  const Gift* exchange(unsigned mask, const Gift& own);
+
+  struct Copy {
+    void* to;
+    const void* from;
+    bool present;
+    bool last_of_group;
+  };
+  std::vector<Copy>& copies() { return fibers_[running_]->copies; }
+  void mark_waited() { fibers_[running_]->waited = true; }
+  int votes = 0;
+
+ private:
+  struct Fiber {
+    std::unique_ptr<unsigned char[]> stack;
+    void* at = nullptr;  // its stack pointer while others have their turns
+    bool done = false;
+    bool blocked = false;
+    unsigned lanes = 0;  // that it waits for; 0: it waits for a barrier
+    const Gift* met = nullptr;
+    int barrier = 0;
+    bool waited = false;  // for the kernel before
+    std::vector<Copy> copies;
+  };
+  struct Warp {
+    unsigned alive = 0, arrived = 0;
+    Gift gifts[32];
+    // What lanes that met were given. Groups of lanes that do not meet must not disturb each other: each has
+    // the pair of its first lane. A pair, since a lane may give again while another still reads.
+    Gift met[32][2][32];
+    unsigned parity = 0;  // a bit for each pair
+  };
+  static constexpr int kBarriers = 16;
+  static constexpr size_t kStackBytes = 256 * 1024;
+
+  static void enter();
+  void* new_stack(size_t i);
+  void resume(size_t i);
+  void pause();
+  void finish();
+  bool release_lanes(size_t warp, unsigned mask);  // when all of them have arrived
+  void release_barrier(int barrier);
+  [[noreturn]] void stuck();
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  size_t warp_count_ = 0;
+  unsigned arrived_[kBarriers] = {};
+  unsigned alive_ = 0;
+  size_t running_ = 0;
+  const std::function<void()>* thread_ = nullptr;
+  void* scheduler_ = nullptr;
+};
+
+}  // namespace godwit::emulation

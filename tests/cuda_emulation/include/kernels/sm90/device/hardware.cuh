@@ -1,0 +1,36 @@
+// Stands in for the header of this name in src/kernels/sm90/device: Hopper's instructions on the host.
+#pragma once
+
+#include <cstdint>
+
+namespace godwit::sm90 {
+
+// Every thread must have waited when its block ends (runtime.cpp looks).
+void wait_for_previous();
+inline void let_next_start() {}
+
+template <class T>
+T* dynamic_shared() {
+  return static_cast<T*>(emulation::shared_memory());
+}
+
+template <int kId, int kThreads>
+void named_barrier() {
+  emulation::wait_for_threads(kId, kThreads);
+}
+
+// Copies arrive as late as they may: when they are waited for.
+void copy_async(void* to, const void* from, bool present);
+void commit_copies();
+void wait_copies_but(int pending);
+template <int kPending>
+void wait_copies() {
+  wait_copies_but(kPending);
+}
+
+void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+void load_tiles(uint32_t (&r)[4], const void* row);
+void load_tiles_transposed(uint32_t (&r)[4], const void* row);
+
+}  // namespace godwit::sm90

@@ -1,0 +1,250 @@
+// Memory, streams, graphs and launches of the emulated device.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "fibers.h"
+#include "kernels/sm90/device/hardware.cuh"
+
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+};
+struct EmulatedStream {
+  EmulatedGraph* captured = nullptr;
+};
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace godwit::emulation {
+namespace {
+
+constexpr unsigned kMultiprocessors = 5;  // no round number: nothing may depend on it
+constexpr unsigned kMostThreads = 1024;
+constexpr int kSharedBytes = 227 * 1024, kSharedUnasked = 48 * 1024;
+
+std::mutex launching;  // one device
+Fibers fibers;
+std::unique_ptr<unsigned char[]>
+    shared;  // as many bytes as were asked for, so that ASan sees what lies outside
+std::map<const void*, int> allowed_shared;
+
+bool reversed() {
+  static const bool is = [] {
+    const char* order = std::getenv("GODWIT_EMULATION_ORDER");
+    return order != nullptr && std::strcmp(order, "reverse") == 0;
+  }();
+  return is;
+}
+
+void issue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
+
+void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  std::lock_guard lock(launching);
+  blockDim = config.blockDim;
+  gridDim = config.gridDim;
+  constexpr size_t kAlign = 128;
+  shared = std::make_unique_for_overwrite<unsigned char[]>(config.dynamicSmemBytes + kAlign);
+  for (unsigned b = 0; b < gridDim.x; ++b) {
+    blockIdx = {reversed() ? gridDim.x - 1 - b : b, 0, 0};
+    std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kAlign);
+    fibers.run(blockDim.x, reversed(), thread);
+  }
+}
+
+}  // namespace
+
+cudaError_t allow_shared(const void* kernel, int bytes) {
+  if (bytes > kSharedBytes) return cudaErrorInvalidValue;
+  std::lock_guard lock(launching);
+  allowed_shared[kernel] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
+  if (config.gridDim.x == 0 || config.blockDim.x == 0 || config.blockDim.x > kMostThreads)
+    return cudaErrorInvalidConfiguration;
+  {
+    std::lock_guard lock(launching);
+    const auto asked = allowed_shared.find(kernel);
+    const int allowed = asked == allowed_shared.end() ? kSharedUnasked : asked->second;
+    if (config.dynamicSmemBytes > static_cast<size_t>(allowed)) return cudaErrorInvalidValue;
+  }
+  issue(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
+  return cudaSuccess;
+}
+
+void wait_for_lanes(unsigned mask) {
+  fibers.wait_for_lanes(mask);
+}
+void wait_for_threads(int barrier, unsigned count) {
+  fibers.wait_for_threads(barrier, count);
+}
+
+int count_threads(bool predicate) {
+  fibers.votes += predicate ? 1 : 0;
+  fibers.wait_for_threads(0, 0);
+  const int votes = fibers.votes;
+  fibers.wait_for_threads(0, 0);
+  fibers.votes = 0;
+  fibers.wait_for_threads(0, 0);
+  return votes;
+}
+
+const Gift* exchange(unsigned mask, const Gift& own) {
+  return fibers.exchange(mask, own);
+}
+
+void* shared_memory() {
+  constexpr uintptr_t kAlign = 128;
+  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(shared.get()) + kAlign - 1) / kAlign * kAlign);
+}
+
+}  // namespace godwit::emulation
+
+namespace godwit::sm90 {
+
+using emulation::fibers;
+
+void wait_for_previous() {
+  fibers.mark_waited();
+}
+
+void copy_async(void* to, const void* from, bool present) {
+  fibers.copies().push_back({to, from, present, false});
+}
+// An empty group counts too.
+void commit_copies() {
+  auto& copies = fibers.copies();
+  copies.push_back({nullptr, nullptr, false, true});
+}
+void wait_copies_but(int pending) {
+  auto& copies = fibers.copies();
+  int groups = 0;
+  for (const auto& copy : copies) groups += copy.last_of_group ? 1 : 0;
+  size_t done = 0;
+  for (; groups > pending; ++done) {
+    const auto& copy = copies[done];
+    if (copy.last_of_group) {
+      --groups;
+    } else if (copy.present) {
+      std::memcpy(copy.to, copy.from, 16);
+    } else {
+      std::memset(copy.to, 0, 16);
+    }
+  }
+  copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(done));
+}
+
+}  // namespace godwit::sm90
+
+using godwit::emulation::issue;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+  }
+  return "unknown";
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return cudaGetErrorString(error);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  *stream = new EmulatedStream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return stream->captured == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = godwit::emulation::kMultiprocessors;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** p, size_t bytes) {
+  *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (*p == nullptr) return cudaErrorMemoryAllocation;
+  // Tests of 64-bit offsets ask for more than the machine has, and touch little of it.
+  constexpr size_t kPoisoned = size_t{256} << 20;
+  if (bytes <= kPoisoned) std::memset(*p, 0xff, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* p) {
+  std::free(p);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** p, size_t bytes) {
+  return cudaMalloc(p, bytes);
+}
+cudaError_t cudaFreeHost(void* p) {
+  return cudaFree(p);
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  *free_bytes = *total_bytes = size_t{8} << 30;
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  issue(stream, [=] { std::memmove(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  issue(stream, [=] { std::memset(p, value, bytes); });
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (stream->captured != nullptr) return cudaErrorInvalidValue;
+  stream->captured = new EmulatedGraph;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  *graph = std::exchange(stream->captured, nullptr);
+  return *graph != nullptr ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned) {
+  *exec = new EmulatedGraph(*graph);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const auto& work : exec->work) work();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  delete exec;
+  return cudaSuccess;
+}
