@@ -14,8 +14,17 @@ namespace {
 
 using kernels::ExpertWeights;
 using skinny::Columns;
+using skinny::Split;
 using skinny::Tiles;
 using skinny::X;
+
+// One of the two products, of experts of one width.
+struct Part {
+  Split split;         // of K
+  int32_t group_rows;  // output rows that a row group takes at once
+  int32_t runs;        // of output rows; a task is one of a group
+  __host__ __device__ int run_rows() const { return split.row_groups() * group_rows; }
+};
 
 struct Work {
   Groups groups;
@@ -28,64 +37,63 @@ struct Work {
   int64_t width;      // D
   int64_t inner_width, shared_width;
   float limit;
-  int32_t up_rows, down_rows;  // output rows that a row group takes at once in either product
+  Part up[2], down[2];  // of routed experts, of the shared one
 };
 
 // What both products share: tasks are (group, run of output rows), runs fastest.
 template <class W, bool kUp>
 struct Tasks {
   const Work& a;
+  const Part& routed;
+  const Part& shared;
   int64_t begin, end;
-  int64_t routed_runs, shared_runs, routed_tasks;
+  int64_t routed_tasks;
 
-  __device__ explicit Tasks(const Work& work) : a(work) {
-    routed_runs = runs(a.inner_width);
-    shared_runs = a.shared_width > 0 ? runs(a.shared_width) : 1;
-    routed_tasks = a.groups.count[0] * routed_runs;
-    const int64_t tasks = routed_tasks + a.groups.count[1] * shared_runs;
+  __device__ explicit Tasks(const Work& work)
+      : a(work), routed(kUp ? work.up[0] : work.down[0]), shared(kUp ? work.up[1] : work.down[1]) {
+    routed_tasks = int64_t{a.groups.count[0]} * routed.runs;
+    const int64_t tasks = routed_tasks + int64_t{a.groups.count[1]} * shared.runs;
     begin = tasks * blockIdx.x / gridDim.x;
     end = tasks * (blockIdx.x + 1) / gridDim.x;
   }
-  __device__ int64_t in(int64_t inner) const { return kUp ? a.width : inner; }
-  __device__ static int64_t blocks_in(int64_t k) { return k / skinny::kBlockK<W>; }
-  __device__ int row_groups(int64_t inner) const {
-    return skinny::kWarps / skinny::groups_of(blocks_in(in(inner)));
-  }
-  __device__ int group_rows() const { return kUp ? a.up_rows : a.down_rows; }
-  __device__ int64_t runs(int64_t inner) const {
-    const int64_t rows = kUp ? inner : a.width, each = row_groups(inner) * group_rows();
-    return (rows + each - 1) / each;
-  }
 
   struct Task {
+    Part part;
     Group group;
     int64_t inner, first;  // first output row
   };
+  __device__ bool is_shared(int chunk) const { return begin + chunk >= routed_tasks; }
+  __device__ const Part& part(int chunk) const { return is_shared(chunk) ? shared : routed; }
   __device__ Task task(int chunk) const {
-    const int64_t i = begin + chunk;
-    const bool shared = i >= routed_tasks;
-    const int64_t at = shared ? i - routed_tasks : i, each = shared ? shared_runs : routed_runs;
     Task t;
-    t.group = a.groups.group[(shared ? a.groups.count[0] : 0) + at / each];
-    t.inner = shared ? a.shared_width : a.inner_width;
-    t.first = at % each * row_groups(t.inner) * group_rows();
+    t.part = part(chunk);
+    const int64_t i = begin + chunk;
+    // Tasks of a launch fit 32 bits: a division of them takes a quarter of one of 64.
+    const auto at = static_cast<uint32_t>(is_shared(chunk) ? i - routed_tasks : i);
+    const auto runs = static_cast<uint32_t>(t.part.runs);
+    const uint32_t group = at / runs;
+    t.group = a.groups.group[(is_shared(chunk) ? a.groups.count[0] : 0) + group];
+    t.inner = is_shared(chunk) ? a.shared_width : a.inner_width;
+    t.first = int64_t{at - group * runs} * t.part.run_rows();
     return t;
   }
   __device__ int chunks() const { return static_cast<int>(end - begin); }
-  __device__ int64_t blocks(int chunk) const {
-    return blocks_in(in(begin + chunk < routed_tasks ? a.inner_width : a.shared_width));
+  __device__ Split split(int chunk) const { return part(chunk).split; }
+  // Output rows of a row group that exist.
+  __device__ static int rows_at(const Task& t, int64_t first, int64_t all) {
+    return static_cast<int>(max(int64_t{0}, min(int64_t{t.part.group_rows}, all - first)));
   }
   __device__ Tiles<W> tiles(int chunk, int row_group) const {
     const Task t = task(chunk);
     const ExpertWeights& e = t.group.expert < 0 ? a.shared : a.experts[t.group.expert];
-    const int64_t first = t.first + row_group * group_rows();
+    const int64_t first = t.first + row_group * t.part.group_rows;
     Tiles<W> tiles;
     if constexpr (kUp) {
-      const int count = static_cast<int>(min(int64_t{group_rows()}, max(int64_t{0}, t.inner - first)));
+      const int count = rows_at(t, first, t.inner);
       set(tiles, 0, e.gate, first, count);
       set(tiles, 1, e.up, first, count);
     } else {
-      const int count = static_cast<int>(min(int64_t{group_rows()}, max(int64_t{0}, a.width - first)));
+      const int count = rows_at(t, first, a.width);
       set(tiles, 0, e.down, first, min(count, 16));
       set(tiles, 1, e.down, first + 16, max(0, count - 16));
     }
@@ -109,10 +117,10 @@ struct Tasks {
   template <class Sum>
   __device__ void store(int chunk, int row_group, Sum sum, int thread, int threads) const {
     const Task t = task(chunk);
-    const int64_t first = t.first + row_group * group_rows(), all = kUp ? t.inner : a.width;
-    const int rows = static_cast<int>(max(int64_t{0}, min(int64_t{group_rows()}, all - first)));
-    for (int i = thread; i < rows * t.group.rows; i += threads) {
-      const int row = i % rows, column = i / rows;
+    const int64_t first = t.first + row_group * t.part.group_rows;
+    const int row = thread % 32;
+    if (row >= rows_at(t, first, kUp ? t.inner : a.width)) return;
+    for (int column = thread / 32; column < t.group.rows; column += threads / 32) {
       const int32_t entry = a.groups.entry[t.group.first + column];
       if constexpr (kUp) {
         a.inner(entry)[first + row] = clamped_swiglu(sum(row, column), sum(16 + row, column), a.limit);
@@ -230,8 +238,17 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   w.shared_width = shared ? shared->gate.out() : 0;
   w.limit = a.limit;
   // Few rows touch few experts: shorter tasks share them out evenly.
-  w.up_rows = rows <= 2 ? 8 : 16;
-  w.down_rows = rows <= 2 ? 16 : skinny::kTileRows;
+  const int32_t up_rows = rows <= 2 ? 8 : 16, down_rows = rows <= 2 ? 16 : skinny::kTileRows;
+  const auto part = [&](int64_t in, int64_t out_rows, int32_t group_rows) {
+    Part p{skinny::split_of(in * size_of(a.dtype) / skinny::kBlockBytes), group_rows, 0};
+    p.runs = static_cast<int32_t>((out_rows + p.run_rows() - 1) / p.run_rows());
+    return p;
+  };
+  const int64_t inner[2] = {w.inner_width, std::max<int64_t>(w.shared_width, 1)};
+  for (int i = 0; i < 2; ++i) {
+    w.up[i] = part(w.width, inner[i], up_rows);
+    w.down[i] = part(inner[i], w.width, down_rows);
+  }
   const auto with_rows = [&](auto element) {
     using W = decltype(element);
     if (rows <= 64) return launch<W, 1>(stream, a, shared != nullptr, out, w, multiprocessors);

@@ -8,6 +8,7 @@ namespace godwit::sm90 {
 namespace {
 
 using skinny::Columns;
+using skinny::Split;
 using skinny::Tiles;
 using skinny::X;
 
@@ -22,6 +23,7 @@ struct Segment {
   int64_t head_rows;    // N of a head; x moves on by K from head to head
   int32_t first_block;  // of the CTAs that share it, column tiles apart
   int32_t rows_of_block;
+  Split split;  // of K
   bool fp8;
 };
 
@@ -37,10 +39,12 @@ struct LinearWork {
   int64_t first_column, all_columns;
   int64_t begin, end;  // output rows
 
-  __device__ int64_t blocks(int) const { return p.in / skinny::kBlockK<W>; }
-  __device__ int row_groups() const { return skinny::kWarps / skinny::groups_of(blocks(0)); }
-  __device__ int chunk_rows() const { return row_groups() * skinny::kTileRows; }
-  __device__ int chunks() const { return static_cast<int>((end - begin + chunk_rows() - 1) / chunk_rows()); }
+  __device__ Split split(int) const { return p.split; }
+  __device__ int log_chunk_rows() const { return p.split.log_row_groups() + skinny::kLogTileRows; }
+  __device__ int chunk_rows() const { return 1 << log_chunk_rows(); }
+  __device__ int chunks() const {
+    return static_cast<int>((end - begin + chunk_rows() - 1) >> log_chunk_rows());
+  }
   __device__ int64_t first_row(int chunk) const { return begin + int64_t{chunk} * chunk_rows(); }
   __device__ int rows_of(int chunk) const {
     return static_cast<int>(min(int64_t{chunk_rows()}, end - first_row(chunk)));
@@ -48,8 +52,8 @@ struct LinearWork {
   // Rows of a row group: equal shares, whole eights; with heads, whole tiles, which no head ends within.
   __device__ int share(int chunk) const {
     if (p.head_rows < p.rows) return skinny::kTileRows;
-    const int groups = row_groups();
-    return min(skinny::kTileRows, ((rows_of(chunk) + groups - 1) / groups + 7) / 8 * 8);
+    const int each = (rows_of(chunk) + p.split.row_groups() - 1) >> p.split.log_row_groups();
+    return min(skinny::kTileRows, (each + 7) / 8 * 8);
   }
   __device__ Tiles<W> tiles(int chunk, int group) const {
     const int each = share(chunk);
@@ -67,8 +71,10 @@ struct LinearWork {
   }
   __device__ X x(int chunk, int group) const {
     X x = p.x;
-    const int64_t row = min(first_row(chunk) + int64_t{group} * share(chunk), p.rows - 1);
-    x.data += row / p.head_rows * p.in;
+    if (p.head_rows < p.rows) {
+      const int64_t row = min(first_row(chunk) + int64_t{group} * share(chunk), p.rows - 1);
+      x.data += row / p.head_rows * p.in;
+    }
     return x;
   }
   __device__ int columns_here() const {
@@ -82,10 +88,10 @@ struct LinearWork {
   __device__ void store(int chunk, int group, Sum sum, int thread, int threads) const {
     const int each = share(chunk), rows = max(0, min(each, rows_of(chunk) - group * each));
     const int64_t first = first_row(chunk) + int64_t{group} * each;
-    for (int i = thread; i < rows * columns_here(); i += threads) {
-      const int row = i % rows, column = i / rows;
+    const int row = thread % 32;
+    if (row >= rows) return;
+    for (int column = thread / 32; column < columns_here(); column += threads / 32)
       p.out(first_column + column)[first + row] = sum(row, column);
-    }
   }
 };
 
@@ -163,15 +169,14 @@ void skinny_linear(cudaStream_t stream, const Product* products, int count, int 
     p.in = from.w.in();
     p.rows = from.w.out();
     p.head_rows = p.rows / from.heads;
+    p.split = skinny::split_of(p.in * size_of(from.w.data.dtype) / skinny::kBlockBytes);
     p.first_block = blocks;
     // A share of the chip by bytes. A head's rows are never parted inside a tile pair.
     const int64_t bytes = p.rows * p.in * size_of(from.w.data.dtype);
     const int64_t share = std::max<int64_t>(1, (bytes * multiprocessors + all - 1) / all);
     int64_t each = (p.rows + share - 1) / share;
     if (from.heads > 1) {
-      const int64_t row_groups =
-          skinny::kWarps / skinny::groups_of(p.in * size_of(from.w.data.dtype) / skinny::kBlockBytes);
-      const int64_t whole = skinny::kTileRows * row_groups;
+      const int64_t whole = int64_t{skinny::kTileRows} * p.split.row_groups();
       each = (each + whole - 1) / whole * whole;
     }
     p.rows_of_block = static_cast<int32_t>(each);

@@ -18,11 +18,11 @@
 
 namespace godwit::sm90::skinny {
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kLogWarps = 3, kWarps = 1 << kLogWarps, kThreads = 32 * kWarps;
 constexpr int kStages = 3;
 constexpr int kAloneBlocks = 4;   // so short a K is a warp's own: no sum over warps, and no barrier
 constexpr int kBlockBytes = 128;  // of one weight row
-constexpr int kTileRows = 32;     // of a row group: two tiles of 16
+constexpr int kLogTileRows = 5, kTileRows = 1 << kLogTileRows;  // of a row group: two tiles of 16
 constexpr int kStageBytes = kTileRows * kBlockBytes;
 constexpr int kColumnPitch = kTileRows + 4;  // floats between columns of the partial sums: no bank conflicts
 
@@ -34,10 +34,19 @@ constexpr size_t shared_bytes(int column_tiles) {
          size_t{kWarps} * column_tiles * 8 * kColumnPitch * sizeof(float);
 }
 
-__host__ __device__ inline int groups_of(int64_t blocks) {
-  int g = 1;
-  while (g < kWarps && blocks > kAloneBlocks && blocks % (2 * g) == 0) g *= 2;
-  return g;
+// How the warps of a row group share K: 1 << shift of them, each in `turns` turns. Made on the host: a
+// division takes a GPU as long as a hundred additions, and what depends on K alone would be divided again for
+// every chunk.
+struct Split {
+  int32_t shift, turns;
+  __host__ __device__ int warps() const { return 1 << shift; }
+  __host__ __device__ int log_row_groups() const { return kLogWarps - shift; }
+  __host__ __device__ int row_groups() const { return 1 << log_row_groups(); }
+};
+inline Split split_of(int64_t blocks) {
+  int32_t shift = 0;
+  while (shift < kLogWarps && blocks > kAloneBlocks && blocks % (2 << shift) == 0) ++shift;
+  return {shift, static_cast<int32_t>(blocks >> shift)};
 }
 
 // What one row group multiplies in a chunk: two tiles of up to 16 rows, rows `stride` elements apart.
@@ -240,7 +249,7 @@ __device__ inline void multiply(const uint8_t* stage, const Scales& scales, int6
 
 // A CTA's shared memory, and its walk over chunks. Chunks must be visited in order by all threads.
 //   Work::chunks()                    how many this CTA has
-//   Work::blocks(chunk)               K blocks of the chunk
+//   Work::split(chunk)                how warps share its K
 //   Work::tiles(chunk, group)         what a row group multiplies there
 //   Work::x(chunk, group)             by what
 //   Work::columns<kTiles>(chunk)      activation rows
@@ -256,20 +265,22 @@ __device__ inline void run(const Work& work, bool depends) {
   const int chunks = work.chunks();
 
   // The copies run ahead of the products, across chunks.
-  int ahead_chunk = 0, ahead = 0, ahead_groups = 1, ahead_turns = 0, ahead_slot = 0;
+  int ahead_chunk = 0, ahead = 0, ahead_slot = 0;
+  Split ahead_split{};
   Tiles<W> ahead_tiles{};
   const auto aim = [&] {
     if (ahead_chunk >= chunks) return;
-    const int64_t blocks = work.blocks(ahead_chunk);
-    ahead_groups = groups_of(blocks);
-    ahead_turns = static_cast<int>(blocks / ahead_groups);
-    ahead_tiles = work.tiles(ahead_chunk, warp / ahead_groups);
+    ahead_split = work.split(ahead_chunk);
+    ahead_tiles = work.tiles(ahead_chunk, warp >> ahead_split.shift);
     ahead = 0;
+  };
+  const auto block_of = [warp](const Split& split, int turn) {
+    return (warp & (split.warps() - 1)) + (int64_t{turn} << split.shift);
   };
   const auto fill_next = [&] {
     if (ahead_chunk < chunks) {
-      fill(ring + ahead_slot * kStageBytes, ahead_tiles, warp % ahead_groups + int64_t{ahead} * ahead_groups);
-      if (++ahead == ahead_turns) {
+      fill(ring + ahead_slot * kStageBytes, ahead_tiles, block_of(ahead_split, ahead));
+      if (++ahead == ahead_split.turns) {
         ++ahead_chunk;
         aim();
       }
@@ -283,23 +294,23 @@ __device__ inline void run(const Work& work, bool depends) {
 
   int slot = 0;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const int64_t blocks = work.blocks(chunk);
-    const int groups = groups_of(blocks);
-    const Tiles<W> tiles = work.tiles(chunk, warp / groups);
-    const X x = work.x(chunk, warp / groups);
+    const Split split = work.split(chunk);
+    const Tiles<W> tiles = work.tiles(chunk, warp >> split.shift);
+    const X x = work.x(chunk, warp >> split.shift);
     const Columns<kTiles> columns = work.template columns<kTiles>(chunk);
     Sums<kTiles> sums = {};
     Part<W> next;
     Scales next_scales;
-    load(next, x, columns, 0, warp % groups);
-    load(next_scales, tiles, warp % groups);
-    for (int64_t b = warp % groups; b < blocks; b += groups) {
+    load(next, x, columns, 0, block_of(split, 0));
+    load(next_scales, tiles, block_of(split, 0));
+    for (int turn = 0; turn < split.turns; ++turn) {
+      const int64_t b = block_of(split, turn);
       fill_next();
       const Part<W> part = next;
       const Scales scales = next_scales;
-      if (b + groups < blocks) {
-        load(next, x, columns, 0, b + groups);
-        load(next_scales, tiles, b + groups);
+      if (turn + 1 < split.turns) {
+        load(next, x, columns, 0, b + split.warps());
+        load(next_scales, tiles, b + split.warps());
       }
       wait_copies<kStages - 1>();
       __syncwarp();
@@ -319,7 +330,7 @@ __device__ inline void run(const Work& work, bool depends) {
         }
       }
     }
-    if (groups == 1) {
+    if (split.shift == 0) {
       __syncwarp();
       work.store(
           chunk, warp, [&](int row, int column) { return own[column * kColumnPitch + row]; }, lane, 32);
@@ -327,11 +338,11 @@ __device__ inline void run(const Work& work, bool depends) {
       continue;
     }
     __syncthreads();
-    for (int group = 0; group < kWarps / groups; ++group) {
+    for (int group = 0; group < split.row_groups(); ++group) {
       const auto sum_of_parts = [&](int row, int column) {
         float sum = 0;
-        for (int g = 0; g < groups; ++g) {
-          sum += partial[(group * groups + g) * kWarpFloats + column * kColumnPitch + row];
+        for (int g = 0; g < split.warps(); ++g) {
+          sum += partial[((group << split.shift) + g) * kWarpFloats + column * kColumnPitch + row];
         }
         return sum;
       };
