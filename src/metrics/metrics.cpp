@@ -101,6 +101,8 @@ struct Metrics::Impl {
           .Help("Settings not in force as asked for, by what was requested and what is effective")
           .Register(registry);
   prometheus::Gauge& connections = gauge("godwit_connections", "Open client connections");
+  prometheus::Gauge& body_bytes =
+      gauge("godwit_request_body_bytes", "Bytes of large request bodies that arrive or wait to be prepared");
   prometheus::Histogram& ttft =
       histogram("godwit_time_to_first_token_seconds", "Request received to first token", kLatency);
   prometheus::Histogram& inter_token =
@@ -155,6 +157,7 @@ std::string Metrics::text(const EngineSnapshot& e) {
   impl_->slots_used.Set(static_cast<double>(e.slots_used));
   impl_->slots_total.Set(static_cast<double>(e.slots_total));
   impl_->connections.Set(static_cast<double>(e.connections));
+  impl_->body_bytes.Set(static_cast<double>(e.body_bytes));
   impl_->silent.Set(e.silent_seconds);
   for (const AdjustedSetting& a : e.adjusted)
     impl_->adjusted

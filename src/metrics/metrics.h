@@ -45,6 +45,7 @@ struct EngineSnapshot {
   int64_t prefill_limit = 0;   // prompt rows a step may carry
   int64_t prefill_budget = 0;  // that the last step with prompts was allowed
   int64_t connections = 0;
+  int64_t body_bytes = 0;
   double silent_seconds = 0;  // since the engine last made progress
   std::vector<AdjustedSetting> adjusted;
 };

@@ -39,6 +39,7 @@ struct ServerContext {
   int64_t stall_ns = 60'000'000'000;  // /health fails when work is pending and no step finished for so long
   metrics::Metrics metrics;
   std::function<int64_t()> connections = [] { return int64_t{0}; };
+  std::function<int64_t()> body_bytes = [] { return int64_t{0}; };  // of large bodies that arrive or wait
 
   ResponseStore responses;
   std::shared_ptr<const ApiKeys> keys;    // null: everybody is let in

@@ -136,6 +136,9 @@ uint16_t Listener::port() const {
 int64_t Listener::connections() const {
   return impl_->host->connections.load();
 }
+int64_t Listener::body_bytes() const {
+  return impl_->host->body_bytes.load();
+}
 int64_t Listener::exchanges() const {
   return impl_->host->exchanges.load();
 }

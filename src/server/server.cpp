@@ -44,6 +44,7 @@ Result<std::unique_ptr<Server>> Server::start(const ServerOptions& options) {
     GODWIT_ASSIGN(server->admin_, Listener::start(admin, handlers(context, true)));
   }
   context.connections = [listener = server->listener_.get()] { return listener->connections(); };
+  context.body_bytes = [listener = server->listener_.get()] { return listener->body_bytes(); };
   return server;
 }
 

@@ -10,6 +10,7 @@ namespace {
 metrics::EngineSnapshot snapshot(const ServerContext& context) {
   metrics::EngineSnapshot out;
   out.connections = context.connections();
+  out.body_bytes = context.body_bytes();
   out.ready = context.accepting().ok();
   const auto model = context.model();
   if (!model) return out;

@@ -114,17 +114,17 @@ TEST(Framing, LargeBodiesShareABoundedRoom) {
   ASSERT_EQ(large.size(), 1u << 20);
   const auto status = [&](std::string_view body) { return harness.post("/v1/completions", body).status; };
   EXPECT_EQ(status(large), 200);
+  const auto held = [&] { return harness.server->context().body_bytes(); };
+  ASSERT_TRUE(becomes([&] { return held() == 0; }));
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < 2; ++i) {  // all but the last byte
     slow.push_back(std::make_unique<Client>(harness.port()));
     const std::string whole = request_text("POST", "/v1/completions", large);
     slow.back()->send(std::string_view(whole).substr(0, whole.size() - 1));
   }
-  Answer refused;
-  EXPECT_TRUE(becomes([&] {
-    refused = harness.post("/v1/completions", large);
-    return refused.status == 429;
-  }));
+  ASSERT_TRUE(becomes([&] { return held() == 2 * (1 << 20) - 2; }));
+  const Answer refused = harness.post("/v1/completions", large);
+  EXPECT_EQ(refused.status, 429);
   EXPECT_FALSE(refused.header("retry-after").empty());
   EXPECT_EQ(refused.header("connection"), "close");
   EXPECT_EQ(status(kBody), 400) << "small ones always get in";
