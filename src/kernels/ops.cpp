@@ -1,5 +1,8 @@
-// The default bodies of the composite entries: the composition of the plain ops.
+// The default bodies of the composite entries, compositions of the plain ops, and what holds for every
+// backend.
 #include "kernels/ops.h"
+
+#include <fmt/ranges.h>
 
 namespace godwit::kernels {
 
@@ -46,6 +49,15 @@ void Ops::moe(const Moe& a) {
   experts(a.experts);
   ffn(a.shared);
   add({a.experts.out, a.shared.out, a.out});
+}
+
+Result<void> check_cache_format(const Ops& ops, DType format) {
+  if (ops.holds(format)) return {};
+  std::vector<std::string_view> held;
+  for (const DType other : {DType::f32, DType::bf16, DType::f8_e4m3})
+    if (ops.holds(other)) held.push_back(cache_format_name(other));
+  return make_error(ErrorCode::usage, "--kv", "the {} backend has no kernels for {} caches, only for {}",
+                    ops.name(), cache_format_name(format), fmt::join(held, " and "));
 }
 
 }  // namespace godwit::kernels

@@ -60,6 +60,11 @@ class Ops {
   virtual std::vector<ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const = 0;
   // Checks that every shape is supported and allocates the scratch. Once, before the first op.
   virtual Result<void> prepare(const Dims& dims, const StepLimits& limits) = 0;
+  // Whether there are kernels for caches of this format (kernels/cache_format.h).
+  virtual bool holds(DType format) const {
+    static_cast<void>(format);
+    return true;
+  }
 
   // Records the ops that `issue` calls instead of running them: arguments and addresses are those of the
   // recording, what the addresses hold is that of the replay. Null where launches cost nothing.
@@ -108,6 +113,9 @@ class Ops {
   virtual void ffn(const Ffn& a);
   virtual void moe(const Moe& a);
 };
+
+// usage, naming --kv and what it may be, when `ops` has no kernels for caches of this format.
+Result<void> check_cache_format(const Ops& ops, DType format);
 
 // The plain definition of every op, double accumulation, one thread. The oracle of tests/ops; never serves.
 std::unique_ptr<Ops> make_reference_ops();

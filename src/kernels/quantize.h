@@ -16,11 +16,8 @@ constexpr int64_t fp8_groups(int64_t columns) {
   return (columns + kFp8Block - 1) / kFp8Block;
 }
 
-// Quantises one group of n <= 128 values and returns its scale: max|x| / 448 and e4m3(x / scale), both true
-// f32 divisions, because a multiply by the reciprocal differs in the last code. A scale of zero (all zeros,
-// or so small that the division underflows) gives zero codes without dividing. A NaN anywhere in the group
-// makes scale and codes NaN, so that it is never hidden.
-inline float quantize_group(const float* x, int64_t n, f8_e4m3* codes) {
+// max|x|, NaN when any value is.
+inline float largest_magnitude(const float* x, int64_t n) {
   float largest = 0;
   bool has_nan = false;
   for (int64_t i = 0; i < n; ++i) {
@@ -28,8 +25,21 @@ inline float quantize_group(const float* x, int64_t n, f8_e4m3* codes) {
     has_nan |= std::isnan(a);
     largest = a > largest ? a : largest;
   }
-  const float scale = has_nan ? NAN : largest / kE4m3Max;
+  return has_nan ? NAN : largest;
+}
+
+// codes = e4m3(x / scale) by true f32 division, zeros for a scale of zero.
+inline void encode_group(const float* x, int64_t n, float scale, f8_e4m3* codes) {
   for (int64_t i = 0; i < n; ++i) codes[i] = scale == 0 ? f8_e4m3{0} : to_e4m3(x[i] / scale);
+}
+
+// Quantises one group of n <= 128 values and returns its scale: max|x| / 448 and e4m3(x / scale), both true
+// f32 divisions, because a multiply by the reciprocal differs in the last code. A scale of zero (all zeros,
+// or so small that the division underflows) gives zero codes without dividing. A NaN anywhere in the group
+// makes scale and codes NaN, so that it is never hidden.
+inline float quantize_group(const float* x, int64_t n, f8_e4m3* codes) {
+  const float scale = largest_magnitude(x, n) / kE4m3Max;
+  encode_group(x, n, scale, codes);
   return scale;
 }
 

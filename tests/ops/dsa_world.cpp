@@ -20,9 +20,9 @@ float value(What what, const DsaShape& shape, uint64_t stream, int64_t position,
 
 DsaWorld::DsaWorld(Side& side, const DsaShape& shape, std::byte* pages, std::byte* rings)
     : side_(side), shape_(shape) {
-  const int64_t latent_bytes = kernels::kPageTokens * shape.latent * size_of(shape.latent_dtype);
+  const int64_t latent_bytes = kernels::kPageTokens * kernels::row_bytes(shape.latent_dtype, shape.latent);
   const int64_t pooled_bytes =
-      kernels::kPageTokens / shape.pool * shape.index_dim * size_of(shape.pooled_dtype);
+      kernels::kPageTokens / shape.pool * kernels::row_bytes(shape.pooled_dtype, shape.index_dim);
   cache_.pooled_offset = 64;
   cache_.latent_offset = 64 + (pooled_bytes + 63) / 64 * 64;
   cache_.page_stride =
@@ -89,19 +89,44 @@ Matrix DsaWorld::attend(const std::vector<SequenceSpec>& specs, const Selection&
   return side_.read(out);
 }
 
+// A page on the host, and its stored rows from there.
+Matrix DsaWorld::stored(int32_t page, DType format, int64_t rows, int64_t cols, const RowAt& row_at) {
+  kernels::DsaCache copy = cache_;
+  std::vector<std::byte> bytes =
+      side_.download<std::byte>(cache_.base + page * cache_.page_stride, cache_.page_stride);
+  copy.base = bytes.data();
+  Matrix out(rows, cols);
+  for (int64_t i = 0; i < rows; ++i) kernels::load_row(row_at(copy, i), format, &out.at(i, 0), cols);
+  return out;
+}
+
 Matrix DsaWorld::latents(int32_t page) {
-  return side_.read(make_view(cache_.base + page * cache_.page_stride + cache_.latent_offset,
-                              shape_.latent_dtype, kernels::kPageTokens, shape_.latent));
+  return stored(page, shape_.latent_dtype, kernels::kPageTokens, shape_.latent,
+                [&](const kernels::DsaCache& c, int64_t i) { return c.latent(0, i, shape_.latent); });
 }
 
 Matrix DsaWorld::pooled(int32_t page) {
-  return side_.read(make_view(cache_.base + page * cache_.page_stride + cache_.pooled_offset,
-                              shape_.pooled_dtype, kernels::kPageTokens / shape_.pool, shape_.index_dim));
+  const int64_t pools = kernels::kPageTokens / shape_.pool;
+  return stored(page, shape_.pooled_dtype, pools, shape_.index_dim,
+                [&](const kernels::DsaCache& c, int64_t i) { return c.key(0, pools, i, shape_.index_dim); });
+}
+
+void DsaWorld::adopt(DsaWorld& other) {
+  const std::vector<std::byte> bytes =
+      other.side_.download<std::byte>(other.cache_.base, shape_.pages * cache_.page_stride);
+  side_.ops.memory().upload(cache_.base, bytes.data(), static_cast<int64_t>(bytes.size()));
 }
 
 std::vector<double> DsaWorld::scores(const SequenceSpec& spec, int64_t position) {
   const int64_t per_page = kernels::kPageTokens / shape_.pool;
   std::vector<double> out;
+  std::vector<float> query(static_cast<size_t>(shape_.index_heads * shape_.index_dim));
+  for (int64_t c = 0; c < shape_.index_heads * shape_.index_dim; ++c)
+    query[static_cast<size_t>(c)] = value(kIndexQuery, shape_, spec.stream, position, c);
+  for (int64_t h = 0; h < shape_.index_heads; ++h) {
+    float* head = query.data() + h * shape_.index_dim;
+    kernels::meet_keys(shape_.pooled_dtype, head, shape_.index_dim, head);
+  }
   Matrix keys;
   for (int64_t p = 0; p < (position + 1) / shape_.pool; ++p) {
     if (p % per_page == 0) keys = pooled(spec.pages[static_cast<size_t>(p / per_page)]);
@@ -110,7 +135,7 @@ std::vector<double> DsaWorld::scores(const SequenceSpec& spec, int64_t position)
       double product = 0;
       for (int64_t c = 0; c < shape_.index_dim; ++c) {
         product += static_cast<double>(keys.at(p % per_page, c)) *
-                   value(kIndexQuery, shape_, spec.stream, position, h * shape_.index_dim + c);
+                   query[static_cast<size_t>(h * shape_.index_dim + c)];
       }
       score += value(kIndexWeight, shape_, spec.stream, position, h) * std::max(0.0, product);
     }

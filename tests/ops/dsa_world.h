@@ -40,10 +40,14 @@ class DsaWorld {
 
   Matrix latents(int32_t page);  // [64, L]
   Matrix pooled(int32_t page);   // [64 / P, di]
+  // Takes over the pages of a world of the same shape.
+  void adopt(DsaWorld& other);
   // The definition of spec §10.3 in double over the pooled keys stored here.
   std::vector<double> scores(const SequenceSpec& spec, int64_t position);
 
  private:
+  using RowAt = std::function<kernels::StoredRow(const kernels::DsaCache&, int64_t)>;
+  Matrix stored(int32_t page, DType format, int64_t rows, int64_t cols, const RowAt& row_at);
   Matrix data(const Step& step, uint64_t what, int64_t cols) const;
 
   Side& side_;

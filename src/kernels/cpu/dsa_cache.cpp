@@ -50,29 +50,13 @@ namespace godwit::cpu {
 
 HWY_EXPORT(pool_keys);
 
-namespace {
-
-void store_row(std::byte* to, DType dtype, const float* from, int64_t n) {
-  if (dtype == DType::f32) {
-    std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) reinterpret_cast<bf16*>(to)[i] = to_bf16(from[i]);
-}
-
-}  // namespace
-
 void CpuOps::latent_write(const StepView& step, const kernels::LatentWrite& a) {
-  const int64_t row_bytes = a.latent.cols * size_of(a.cache.latent_dtype);
   for (int32_t i = 0; i < step.sequences; ++i) {
     const kernels::Sequence& s = step.sequence[i];
     const Paged pages{step, s};
-    for (int64_t r = 0; r < s.rows; ++r) {
-      const int64_t position = s.first + r;
-      std::byte* to = pages.of(a.cache, position / kernels::kPageTokens) + a.cache.latent_offset +
-                      position % kernels::kPageTokens * row_bytes;
-      store_row(to, a.cache.latent_dtype, a.latent.row<float>(s.row + r), a.latent.cols);
-    }
+    for (int64_t r = 0; r < s.rows; ++r)
+      kernels::store_latent(pages.latent(a.cache, s.first + r, a.latent.cols), a.cache.latent_dtype,
+                            a.latent.row<float>(s.row + r), a.latent.cols);
   }
 }
 
@@ -95,9 +79,7 @@ void CpuOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
       const float* entries[kernels::kPageTokens];
       for (int64_t j = 0; j < a.pool; ++j) entries[j] = entry(p * a.pool + j);
       HWY_DYNAMIC_DISPATCH(pool_keys)(entries, a.ape, a.pool, dim, pooled);
-      store_row(pages.of(a.cache, p / pools_per_page) + a.cache.pooled_offset +
-                    p % pools_per_page * dim * size_of(a.cache.pooled_dtype),
-                a.cache.pooled_dtype, pooled, dim);
+      kernels::store_key(pages.key(a.cache, pools_per_page, p, dim), a.cache.pooled_dtype, pooled, dim);
     }
   }
 }

@@ -17,15 +17,15 @@ namespace godwit::cpu {
 namespace HWY_NAMESPACE {
 namespace {
 
-// scores[i] = sum_h weight[h] relu(q_h · key_i) for `count` consecutive pooled keys of one page. Heads in
-// order, four keys at a time; every key's sums have the same order.
-template <class T>
-HWY_INLINE void score_keys(const float* q, const float* weight, int64_t heads, int64_t dim, const T* keys,
-                           int64_t count, float* scores) {
+// scores[i] = sum_h weight[h] relu(q_h · key_i). Heads in order, four keys at a time; every key's sums have
+// the same order.
+template <class Row>
+void score_rows(const float* q, const float* weight, int64_t heads, int64_t dim,
+                const kernels::StoredRow* keys, int64_t count, float* scores) {
   const hn::FixedTag<float, 4> d4;
   for (int64_t i = 0; i < count; i += 4) {
-    const T* key[4];
-    for (int64_t j = 0; j < 4; ++j) key[j] = keys + (i + j < count ? i + j : count - 1) * dim;
+    const auto row = [&](int64_t j) { return Row(keys[i + j < count ? i + j : count - 1]); };
+    const Row key[4] = {row(0), row(1), row(2), row(3)};
     V4 total = hn::Zero(d4);
     V4 dots[4];
     int64_t h = 0;
@@ -46,12 +46,12 @@ HWY_INLINE void score_keys(const float* q, const float* weight, int64_t heads, i
   }
 }
 
-void score_page(const float* q, const float* weight, int64_t heads, int64_t dim, const std::byte* keys,
-                DType dtype, int64_t count, float* scores) {
-  if (dtype == DType::f32)
-    score_keys(q, weight, heads, dim, reinterpret_cast<const float*>(keys), count, scores);
-  else
-    score_keys(q, weight, heads, dim, reinterpret_cast<const bf16*>(keys), count, scores);
+void score_keys(DType format, const float* q, const float* weight, int64_t heads, int64_t dim,
+                const kernels::StoredRow* keys, int64_t count, float* scores) {
+  const auto score = format == DType::f32    ? score_rows<ValueRow<float>>
+                     : format == DType::bf16 ? score_rows<ValueRow<bf16>>
+                                             : score_rows<CodeRow>;
+  score(q, weight, heads, dim, keys, count, scores);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace godwit::cpu {
 
-HWY_EXPORT(score_page);
+HWY_EXPORT(score_keys);
 
 namespace {
 
@@ -112,21 +112,34 @@ class TopK {
   uint64_t least_ = 0;
 };
 
+// The query of row t as it meets keys of their format: in place, or made at `room`.
+const float* query_of(const kernels::IndexSelect& a, int64_t t, float* room) {
+  const float* query = a.query.row<float>(t);
+  if (a.cache.pooled_dtype != DType::f8_e4m3) return query;
+  const int64_t dim = a.query.cols / a.heads;
+  for (int64_t h = 0; h < a.heads; ++h)
+    kernels::meet_keys(a.cache.pooled_dtype, query + h * dim, dim, room + h * dim);
+  return room;
+}
+
+constexpr int64_t top_k_floats(int64_t keep) {
+  return (keep + kSlack) * static_cast<int64_t>(sizeof(uint64_t) / sizeof(float));
+}
+
 // Scores of pools [first, last) of row t at `scores`.
-void score_range(const kernels::IndexSelect& a, const Paged& pages, int64_t t, int64_t first, int64_t last,
-                 float* scores) {
+void score_range(const kernels::IndexSelect& a, const Paged& pages, int64_t t, const float* query,
+                 int64_t first, int64_t last, float* scores) {
   const int64_t pools_per_page = kernels::kPageTokens / a.pool;
   const int64_t dim = a.query.cols / a.heads;
   float weight[kMaxIndexHeads];
   for (int64_t h = 0; h < a.heads; ++h) weight[h] = a.scale * a.weight.row<float>(t)[h];
-  for (int64_t p = first; p < last;) {
-    const int64_t in_page = p % pools_per_page;
-    const int64_t count = std::min(pools_per_page - in_page, last - p);
-    const std::byte* keys = pages.of(a.cache, p / pools_per_page) + a.cache.pooled_offset +
-                            in_page * dim * size_of(a.cache.pooled_dtype);
-    HWY_DYNAMIC_DISPATCH(score_page)
-    (a.query.row<float>(t), weight, a.heads, dim, keys, a.cache.pooled_dtype, count, scores + (p - first));
-    p += count;
+  constexpr int64_t kAtOnce = kernels::kPageTokens;
+  kernels::StoredRow keys[kAtOnce];
+  for (int64_t p = first; p < last; p += kAtOnce) {
+    const int64_t count = std::min(kAtOnce, last - p);
+    for (int64_t i = 0; i < count; ++i) keys[i] = pages.key(a.cache, pools_per_page, p + i, dim);
+    HWY_DYNAMIC_DISPATCH(score_keys)
+    (a.cache.pooled_dtype, query, weight, a.heads, dim, keys, count, scores + (p - first));
   }
 }
 
@@ -138,9 +151,10 @@ void give(const kernels::IndexSelect& a, int64_t t, int64_t count) {
 
 }  // namespace
 
+// A thread's area: the scores of a tile, the words of a TopK, a query.
 int64_t index_select_thread_floats(const Dims& dims) {
   if (dims.index_pool == 0) return 0;
-  return kTilePools + 2 * (dims.index_topk / dims.index_pool + kSlack);
+  return kTilePools + top_k_floats(dims.index_topk / dims.index_pool) + dims.index_heads * dims.index_dim;
 }
 int64_t index_select_shared_floats() {
   return kSharedPools;
@@ -156,6 +170,7 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
     return (s.first + t - s.row + 1) / a.pool;
   };
   const auto words_of = [&](int thread) { return reinterpret_cast<uint64_t*>(scratch[thread] + kTilePools); };
+  const auto query_room_of = [&](int thread) { return scratch[thread] + kTilePools + top_k_floats(keep); };
   int64_t scored = 0;
   int64_t longest = 0;
   for (int64_t t = 0; t < step.rows; ++t) {
@@ -171,11 +186,12 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
       return give(a, t, n);
     }
     const Paged pages{step, step.sequence[step.row_sequence[t]]};
+    const float* query = query_of(a, t, query_room_of(thread));
     float* scores = scratch[thread];
     TopK best(words_of(thread), keep);
     for (int64_t p = 0; p < n; p += kTilePools) {
       const int64_t last = std::min(n, p + kTilePools);
-      score_range(a, pages, t, p, last, scores);
+      score_range(a, pages, t, query, p, last, scores);
       best.add(scores, p, last - p);
     }
     give(a, t, best.finish(out));
@@ -193,13 +209,14 @@ void CpuOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
       continue;
     }
     const Paged pages{step, step.sequence[step.row_sequence[t]]};
+    const float* query = query_of(a, t, query_room_of(0));
     TopK best(words_of(0), keep);
     for (int64_t p = 0; p < n; p += kSharedPools) {
       const int64_t last = std::min(n, p + kSharedPools);
       const int64_t tiles = (last - p + kTilePools - 1) / kTilePools;
       pool_.run(tiles, (last - p) * pool_work, [&](int64_t tile, int) {
         const int64_t from = p + tile * kTilePools;
-        score_range(a, pages, t, from, std::min(last, from + kTilePools), shared + (from - p));
+        score_range(a, pages, t, query, from, std::min(last, from + kTilePools), shared + (from - p));
       });
       best.add(shared, p, last - p);
     }

@@ -67,8 +67,7 @@ struct Bf16Rows {
   void widen_row(int64_t n, float* out, int64_t padded) const { widen_with(*this, n, out, padded); }
 };
 
-// e4m3 codes times their block scale: one rounding, the same in every tile. An e4m3 code moved to the bits
-// of an f16 is its value / 256, subnormals included, so the hardware's f16 conversion decodes it.
+// e4m3 codes times their block scale: one rounding, the same in every tile.
 struct F8Rows {
   const uint8_t* data;
   int64_t in, stride;
@@ -84,25 +83,15 @@ struct F8Rows {
   static const void* address(Cursor c) { return c.code; }
   int64_t columns() const { return in; }
   Cursor row(int64_t n) const { return {data + n * stride, scales + n / kFp8Block * scale_stride}; }
-  static HWY_INLINE VF scale(Cursor c, int64_t k) { return hn::Set(F32(), c.scale[k / kFp8Block] * 256.0f); }
-  // In the high byte of 16 bits, then one place down and without the copied sign bit: s0eeeemmm0000000.
-  static HWY_INLINE VF decode(hn::Vec<hn::Rebind<uint8_t, F32>> code, VF block_scale) {
-    const hn::Rebind<uint16_t, F32> d16;
-    const hn::Rebind<int16_t, F32> di16;
-    const hn::Rebind<hwy::float16_t, F32> df16;
-    const auto high = hn::BitCast(di16, hn::ShiftLeft<8>(hn::PromoteTo(d16, code)));
-    const auto bits = hn::And(hn::BitCast(d16, hn::ShiftRight<1>(high)), hn::Set(d16, 0xbf80));
-    const VF value = hn::PromoteTo(F32(), hn::BitCast(df16, bits));
-    // 0x7f and 0xff are NaN, the only codes that become +-1.875 here.
-    const auto nan = hn::Eq(hn::Abs(value), hn::Set(F32(), 1.875f));
-    return hn::Mul(hn::IfThenElse(nan, hn::NaN(F32()), value), block_scale);
+  static HWY_INLINE VF scale(Cursor c, int64_t k) {
+    return hn::Set(F32(), c.scale[k / kFp8Block] * kCodeFactor);
   }
   HWY_INLINE VF full(Cursor c, int64_t k, VF block_scale) const {
-    return decode(hn::LoadU(hn::Rebind<uint8_t, F32>(), c.code + k), block_scale);
+    return hn::Mul(decode_codes(hn::LoadU(hn::Rebind<uint8_t, F32>(), c.code + k)), block_scale);
   }
   HWY_INLINE VF part(Cursor c, int64_t k, int64_t left) const {
     const hn::Rebind<uint8_t, F32> d;
-    return decode(load_part(d, c.code + k, static_cast<size_t>(left)), scale(c, k));
+    return hn::Mul(decode_codes(load_part(d, c.code + k, static_cast<size_t>(left))), scale(c, k));
   }
   void widen_row(int64_t n, float* out, int64_t padded) const { widen_with(*this, n, out, padded); }
 };

@@ -20,15 +20,15 @@ namespace {
 
 // scores[h][j] = scale q_h · c_j; kHeads query rows of `width`, scores rows `stride` apart. Four tokens at a
 // time; tokens past `count` repeat the last.
-template <int kHeads, class T>
-HWY_INLINE void score_tokens(const float* q, const T* const* tokens, int64_t count, int64_t width,
+template <int kHeads, class Row>
+HWY_INLINE void score_tokens(const float* q, const kernels::StoredRow* tokens, int64_t count, int64_t width,
                              float scale, float* scores, int64_t stride) {
   const hn::FixedTag<float, 4> d4;
   for (int64_t j = 0; j < count; j += 4) {
-    const T* token[4];
-    for (int64_t i = 0; i < 4; ++i) token[i] = tokens[j + i < count ? j + i : count - 1];
+    const auto token = [&](int64_t i) { return Row(tokens[j + i < count ? j + i : count - 1]); };
+    const Row four[4] = {token(0), token(1), token(2), token(3)};
     V4 dots[kHeads];
-    dot_tile<kHeads>(q, token, width, dots);
+    dot_tile<kHeads>(q, four, width, dots);
     // The buffer is rounded up to whole fours.
     for (int h = 0; h < kHeads; ++h)
       hn::StoreU(hn::Mul(dots[h], hn::Set(d4, scale)), d4, scores + h * stride + j);
@@ -55,8 +55,8 @@ HWY_INLINE float exponentials(float* scores, int64_t count) {
 }
 
 // out_h[c] = factor[h] sum_j p[h][j] c_j[c] for kVectors vectors of columns from c on.
-template <int kHeads, int kVectors, class T>
-HWY_INLINE void weigh_columns(const float* p, int64_t stride, const T* const* tokens, int64_t count,
+template <int kHeads, int kVectors, class Row>
+HWY_INLINE void weigh_columns(const float* p, int64_t stride, const kernels::StoredRow* tokens, int64_t count,
                               int64_t c, int64_t left, const float* factor, float* out, int64_t width) {
   const F32 d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -66,9 +66,10 @@ HWY_INLINE void weigh_columns(const float* p, int64_t stride, const T* const* to
 #pragma GCC unroll 4
     for (int i = 0; i < kVectors; ++i) sum[h][i] = hn::Zero(d);
   for (int64_t j = 0; j < count; ++j) {
+    const Row token(tokens[j]);
     VF x[kVectors];
 #pragma GCC unroll 4
-    for (int i = 0; i < kVectors; ++i) x[i] = load_some(tokens[j] + c + i * lanes, left - i * lanes);
+    for (int i = 0; i < kVectors; ++i) x[i] = token.load(c + i * lanes, left - i * lanes);
 #pragma GCC unroll 4
     for (int h = 0; h < kHeads; ++h) {
       const VF weight = hn::Set(d, p[h * stride + j]);
@@ -84,40 +85,39 @@ HWY_INLINE void weigh_columns(const float* p, int64_t stride, const T* const* to
                  left - i * lanes);
 }
 
-template <int kHeads, class T>
-void attend_heads(const float* q, const T* const* tokens, int64_t count, int64_t width, float scale,
+template <int kHeads, class Row>
+void attend_heads(const float* q, const kernels::StoredRow* tokens, int64_t count, int64_t width, float scale,
                   float* scores, int64_t stride, float* out) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(F32()));
-  score_tokens<kHeads>(q, tokens, count, width, scale, scores, stride);
+  score_tokens<kHeads, Row>(q, tokens, count, width, scale, scores, stride);
   float factor[kHeads];
   for (int h = 0; h < kHeads; ++h) factor[h] = exponentials(scores + h * stride, count);
   int64_t c = 0;
   for (; c + 4 * lanes <= width; c += 4 * lanes)
-    weigh_columns<kHeads, 4>(scores, stride, tokens, count, c, 4 * lanes, factor, out, width);
+    weigh_columns<kHeads, 4, Row>(scores, stride, tokens, count, c, 4 * lanes, factor, out, width);
   for (; c < width; c += lanes)
-    weigh_columns<kHeads, 1>(scores, stride, tokens, count, c, width - c, factor, out, width);
+    weigh_columns<kHeads, 1, Row>(scores, stride, tokens, count, c, width - c, factor, out, width);
 }
 
 // `heads` consecutive heads of one row.
-template <class T>
-void attend_group(const float* q, const void* const* tokens, int64_t count, int64_t heads, int64_t width,
-                  float scale, float* scores, int64_t stride, float* out) {
-  const T* const* typed = reinterpret_cast<const T* const*>(tokens);
+template <class Row>
+void attend_group(const float* q, const kernels::StoredRow* tokens, int64_t count, int64_t heads,
+                  int64_t width, float scale, float* scores, int64_t stride, float* out) {
   int64_t h = 0;
   for (; h + 4 <= heads; h += 4)
-    attend_heads<4>(q + h * width, typed, count, width, scale, scores, stride, out + h * width);
+    attend_heads<4, Row>(q + h * width, tokens, count, width, scale, scores, stride, out + h * width);
   for (; h + 2 <= heads; h += 2)
-    attend_heads<2>(q + h * width, typed, count, width, scale, scores, stride, out + h * width);
-  if (h < heads) attend_heads<1>(q + h * width, typed, count, width, scale, scores, stride, out + h * width);
+    attend_heads<2, Row>(q + h * width, tokens, count, width, scale, scores, stride, out + h * width);
+  if (h < heads)
+    attend_heads<1, Row>(q + h * width, tokens, count, width, scale, scores, stride, out + h * width);
 }
 
-void attend_f32(const float* q, const void* const* tokens, int64_t count, int64_t heads, int64_t width,
-                float scale, float* scores, int64_t stride, float* out) {
-  attend_group<float>(q, tokens, count, heads, width, scale, scores, stride, out);
-}
-void attend_bf16(const float* q, const void* const* tokens, int64_t count, int64_t heads, int64_t width,
-                 float scale, float* scores, int64_t stride, float* out) {
-  attend_group<bf16>(q, tokens, count, heads, width, scale, scores, stride, out);
+void attend(DType format, const float* q, const kernels::StoredRow* tokens, int64_t count, int64_t heads,
+            int64_t width, float scale, float* scores, int64_t stride, float* out) {
+  const auto group = format == DType::f32    ? attend_group<ValueRow<float>>
+                     : format == DType::bf16 ? attend_group<ValueRow<bf16>>
+                                             : attend_group<CodeRow>;
+  group(q, tokens, count, heads, width, scale, scores, stride, out);
 }
 
 }  // namespace
@@ -128,8 +128,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace godwit::cpu {
 
-HWY_EXPORT(attend_f32);
-HWY_EXPORT(attend_bf16);
+HWY_EXPORT(attend);
 
 namespace {
 
@@ -137,15 +136,13 @@ int64_t max_tokens(int64_t topk, int64_t pool) {
   return (topk + pool + 3) / 4 * 4;
 }
 
-// Addresses of the latents row t attends to, in ascending position; returns how many.
-int64_t gather_tokens(const StepView& step, const kernels::MlaAttend& a, int64_t t, const void** tokens) {
+// The latents row t attends to, in ascending position; returns how many.
+int64_t gather_tokens(const StepView& step, const kernels::MlaAttend& a, int64_t t,
+                      kernels::StoredRow* tokens) {
   const kernels::Sequence& s = step.sequence[step.row_sequence[t]];
   const Paged pages{step, s};
-  const int64_t row_bytes = a.query.cols / a.heads * size_of(a.cache.latent_dtype);
-  const auto latent = [&](int64_t position) -> const void* {
-    return pages.of(a.cache, position / kernels::kPageTokens) + a.cache.latent_offset +
-           position % kernels::kPageTokens * row_bytes;
-  };
+  const int64_t width = a.query.cols / a.heads;
+  const auto latent = [&](int64_t position) { return pages.latent(a.cache, position, width); };
   int64_t n = 0;
   const int32_t chosen = *a.count.row<int32_t>(t);
   for (int32_t i = 0; i < chosen; ++i) {
@@ -162,7 +159,7 @@ int64_t gather_tokens(const StepView& step, const kernels::MlaAttend& a, int64_t
 int64_t mla_thread_floats(const Dims& dims) {
   if (dims.index_pool == 0) return 0;
   const int64_t tokens = max_tokens(dims.index_topk, dims.index_pool);
-  return tokens * 4 + tokens * static_cast<int64_t>(sizeof(void*) / sizeof(float));
+  return tokens * 4 + tokens * static_cast<int64_t>(sizeof(kernels::StoredRow) / sizeof(float));
 }
 
 void CpuOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
@@ -172,8 +169,6 @@ void CpuOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
   // Few rows: heads are spread over threads too. A head's bits do not depend on its group.
   const int64_t group = step.rows >= 2 * pool_.threads() ? a.heads : std::min<int64_t>(a.heads, 2);
   const int64_t groups = (a.heads + group - 1) / group;
-  const auto kernel = a.cache.latent_dtype == DType::f32 ? HWY_DYNAMIC_DISPATCH(attend_f32)
-                                                         : HWY_DYNAMIC_DISPATCH(attend_bf16);
   float* const* scratch = thread_scratch();
   int64_t attended = 0;
   for (int64_t t = 0; t < step.rows; ++t) attended += *a.count.row<int32_t>(t) * a.pool + a.pool;
@@ -181,10 +176,11 @@ void CpuOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
     const int64_t t = task / groups;
     const int64_t head = task % groups * group;
     float* scores = scratch[thread];
-    const void** addresses = reinterpret_cast<const void**>(scores + 4 * tokens);
-    const int64_t count = gather_tokens(step, a, t, addresses);
-    kernel(a.query.row<float>(t) + head * width, addresses, count, std::min(group, a.heads - head), width,
-           a.scale, scores, tokens, a.out.row<float>(t) + head * width);
+    auto* latents = reinterpret_cast<kernels::StoredRow*>(scores + 4 * tokens);
+    const int64_t count = gather_tokens(step, a, t, latents);
+    HWY_DYNAMIC_DISPATCH(attend)
+    (a.cache.latent_dtype, a.query.row<float>(t) + head * width, latents, count,
+     std::min(group, a.heads - head), width, a.scale, scores, tokens, a.out.row<float>(t) + head * width);
   });
 }
 

@@ -10,9 +10,12 @@ class Paged {
  public:
   Paged(const kernels::StepView& step, const kernels::Sequence& s) : table_(step.pages + s.page_offset) {}
 
-  // The i-th page of the sequence: positions [64 i, 64 i + 64).
-  std::byte* of(const kernels::DsaCache& cache, int64_t i) const {
-    return cache.base + table_[i] * cache.page_stride;
+  kernels::StoredRow latent(const kernels::DsaCache& cache, int64_t position, int64_t width) const {
+    return cache.latent(table_[position / kernels::kPageTokens], position % kernels::kPageTokens, width);
+  }
+  // Pool p of the sequence, `pools` in a page.
+  kernels::StoredRow key(const kernels::DsaCache& cache, int64_t pools, int64_t p, int64_t width) const {
+    return cache.key(table_[p / pools], pools, p % pools, width);
   }
 
  private:

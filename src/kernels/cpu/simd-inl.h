@@ -61,6 +61,22 @@ HWY_INLINE VF load_some(const bf16* p, int64_t left) {
                                                           : load_part(d, u, static_cast<size_t>(left)));
 }
 
+// The values of e4m3 codes / 256: a code moved to the bits of an f16 is that, subnormals included, so the
+// hardware's f16 conversion decodes it.
+constexpr float kCodeFactor = 256.0f;
+HWY_INLINE VF decode_codes(hn::Vec<hn::Rebind<uint8_t, F32>> code) {
+  const hn::Rebind<uint16_t, F32> d16;
+  const hn::Rebind<int16_t, F32> di16;
+  const hn::Rebind<hwy::float16_t, F32> df16;
+  // In the high byte of 16 bits, then one place down and without the copied sign bit: s0eeeemmm0000000.
+  const auto high = hn::BitCast(di16, hn::ShiftLeft<8>(hn::PromoteTo(d16, code)));
+  const auto bits = hn::And(hn::BitCast(d16, hn::ShiftRight<1>(high)), hn::Set(d16, 0xbf80));
+  const VF value = hn::PromoteTo(F32(), hn::BitCast(df16, bits));
+  // 0x7f and 0xff are NaN, the only codes that become +-1.875 here.
+  const auto nan = hn::Eq(hn::Abs(value), hn::Set(F32(), 1.875f));
+  return hn::IfThenElse(nan, hn::NaN(F32()), value);
+}
+
 // e^x within 1 ulp; NaN stays NaN, so that a broken row is seen by the draw and not hidden.
 HWY_INLINE VF exp_of(VF x) {
   const F32 d;

@@ -2,6 +2,7 @@
 // L = latent width, Hi index heads of di, P = index pool, page = 64 tokens = 64 / P pools.
 #pragma once
 
+#include "kernels/cache_format.h"
 #include "kernels/step.h"
 #include "tensor/tensor.h"
 
@@ -12,8 +13,9 @@ namespace godwit::kernels {
 struct DsaCache {
   std::byte* base = nullptr;  // page 0 of this layer
   int64_t page_stride = 0;    // bytes
-  int64_t latent_offset = 0;  // [64, L] latents (f32 | bf16)
-  int64_t pooled_offset = 0;  // [64 / P, di] pooled index keys (f32 | bf16)
+  int64_t latent_offset = 0;  // [64, L] latents
+  int64_t pooled_offset = 0;  // [64 / P, di] pooled index keys
+  // Formats of kernels/cache_format.h.
   DType latent_dtype = DType::f32;
   DType pooled_dtype = DType::f32;
   // Raw key and gate of the newest tokens, a ring by position: it seeds the pool that straddles steps. Ring
@@ -22,6 +24,14 @@ struct DsaCache {
   std::byte* ring = nullptr;  // slot 0 of this layer
   int64_t ring_stride = 0;    // bytes between slots
   int32_t ring_length = 0;    // entries of [2, di] f32: key then gate
+
+  // Latent i of a page and pooled key i of its `pools`; `n` = L, di.
+  StoredRow latent(int64_t page, int64_t i, int64_t n) const {
+    return latent_at(base + page * page_stride + latent_offset, latent_dtype, i, n);
+  }
+  StoredRow key(int64_t page, int64_t pools, int64_t i, int64_t n) const {
+    return key_at(base + page * page_stride + pooled_offset, pooled_dtype, pools, i, n);
+  }
 };
 
 // Stores the normed latents of all rows. Attention reads only what is stored, never the unrounded value
@@ -34,7 +44,7 @@ struct LatentWrite {
 // Writes the ring for all rows and every pool whose last token is among them: pooled[d] = sum_s
 // softmax_s(gate_s[d] + ape[s, d]) key_s[d], the softmax per channel over the P tokens (spec §10.2). Also
 // when nothing is scored (trap T25). A pool reads only ring entries of its own tokens, so a slot's ring need
-// not be cleared.
+// not be cleared; a pool is rounded to its format once, from the f32 of the ring, when it is complete.
 struct IndexWrite {
   View key;                    // [T, di] after k_norm
   View gate;                   // [T, di] from x, before any norm
@@ -45,8 +55,9 @@ struct IndexWrite {
 
 // For each row at position t: the min(topk / P, candidates) best pools, candidates = floor((t + 1) / P),
 // ascending; ties go to the lower index, a NaN score ranks last. score = scale sum_h weight_h relu(q_h .
-// pooled) in f32 (spec §10.3). When candidates <= topk / P nothing is scored: the list is all of them. Scores
-// never exist as rows x context: tiles with a running top-k in a fixed workspace (design §8).
+// pooled) in f32 (spec §10.3), q as it meets keys of their format. When candidates <= topk / P nothing is
+// scored: the list is all of them. Scores never exist as rows x context: tiles with a running top-k in a
+// fixed workspace (design §8).
 struct IndexSelect {
   View query;       // [T, Hi * di]
   View weight;      // [T, Hi] f32, raw weights_proj x

@@ -13,17 +13,12 @@ class Cached {
   Cached(const StepView& step, const DsaCache& cache, int64_t row)
       : sequence_(step.sequence[step.row_sequence[row]]), pages_(step.pages), cache_(cache) {}
 
-  std::byte* page(int64_t position) const {
-    return cache_.base + int64_t{pages_[sequence_.page_offset + position / kPageTokens]} * cache_.page_stride;
+  StoredRow latent(int64_t position, int64_t width) const {
+    return cache_.latent(page(position), position % kPageTokens, width);
   }
-  View latent(int64_t position, int64_t width) const {
-    const int64_t at = position % kPageTokens * width * size_of(cache_.latent_dtype);
-    return make_view(page(position) + cache_.latent_offset + at, cache_.latent_dtype, 1, width);
-  }
-  View pooled(int64_t pool_index, int64_t pool, int64_t width) const {
-    const int64_t position = pool_index * pool;
-    const int64_t at = position % kPageTokens / pool * width * size_of(cache_.pooled_dtype);
-    return make_view(page(position) + cache_.pooled_offset + at, cache_.pooled_dtype, 1, width);
+  StoredRow pooled(int64_t pool_index, int64_t pool, int64_t width) const {
+    const int64_t pools = kPageTokens / pool;
+    return cache_.key(page(pool_index * pool), pools, pool_index % pools, width);
   }
   // [2, width]: key, gate.
   float* ring(int64_t position, int64_t width) const {
@@ -32,10 +27,22 @@ class Cached {
   }
 
  private:
+  int64_t page(int64_t position) const { return pages_[sequence_.page_offset + position / kPageTokens]; }
+
   const Sequence& sequence_;
   const int32_t* pages_;
   const DsaCache& cache_;
 };
+
+std::vector<double> stored(const StoredRow& row, DType format, int64_t width) {
+  std::vector<float> values(static_cast<size_t>(width));
+  load_row(row, format, values.data(), width);
+  return {values.begin(), values.end()};
+}
+
+std::vector<float> rounded(const std::vector<double>& row) {
+  return {row.begin(), row.end()};
+}
 
 double pooled_key(const Cached& cached, const IndexWrite& a, int64_t first, int64_t c) {
   const int64_t width = a.key.cols;
@@ -54,6 +61,16 @@ double pooled_key(const Cached& cached, const IndexWrite& a, int64_t first, int6
   return sum / total;
 }
 
+// The query heads of row t as they meet the keys.
+std::vector<double> query_of(const IndexSelect& a, int64_t t) {
+  const std::vector<float> query = rounded(read(a.query, t));
+  const int64_t width = a.query.cols / a.heads;
+  std::vector<float> out(query.size());
+  for (int64_t h = 0; h < a.heads; ++h)
+    meet_keys(a.cache.pooled_dtype, query.data() + h * width, width, out.data() + h * width);
+  return {out.begin(), out.end()};
+}
+
 float pool_score(const IndexSelect& a, const std::vector<double>& query, int64_t t,
                  const std::vector<double>& key) {
   const auto width = static_cast<int64_t>(key.size());
@@ -69,7 +86,9 @@ float pool_score(const IndexSelect& a, const std::vector<double>& query, int64_t
 void ReferenceOps::latent_write(const StepView& step, const LatentWrite& a) {
   for (int64_t t = 0; t < step.rows; ++t) {
     const Cached cached(step, a.cache, t);
-    write(cached.latent(position_of(step, t), a.latent.cols), 0, read(a.latent, t));
+    const int64_t width = a.latent.cols;
+    store_latent(cached.latent(position_of(step, t), width), a.cache.latent_dtype,
+                 rounded(read(a.latent, t)).data(), width);
   }
 }
 
@@ -84,8 +103,10 @@ void ReferenceOps::index_write(const StepView& step, const IndexWrite& a) {
       entry[width + c] = static_cast<float>(get(a.gate, t, c));
     }
     if ((position + 1) % a.pool != 0) continue;
-    const View pooled = cached.pooled(position / a.pool, a.pool, width);
-    for (int64_t c = 0; c < width; ++c) put(pooled, 0, c, pooled_key(cached, a, position + 1 - a.pool, c));
+    std::vector<float> key(static_cast<size_t>(width));
+    for (int64_t c = 0; c < width; ++c)
+      key[c] = static_cast<float>(pooled_key(cached, a, position + 1 - a.pool, c));
+    store_key(cached.pooled(position / a.pool, a.pool, width), a.cache.pooled_dtype, key.data(), width);
   }
 }
 
@@ -98,10 +119,11 @@ void ReferenceOps::index_select(const StepView& step, const IndexSelect& a) {
     std::vector<int32_t> chosen(static_cast<size_t>(candidates));
     for (int64_t p = 0; p < candidates; ++p) chosen[p] = static_cast<int32_t>(p);
     if (candidates > most) {
-      const std::vector<double> query = read(a.query, t);
+      const std::vector<double> query = query_of(a, t);
       std::vector<float> scores(static_cast<size_t>(candidates));
       for (int64_t p = 0; p < candidates; ++p) {
-        const float score = pool_score(a, query, t, read(cached.pooled(p, a.pool, width), 0));
+        const float score =
+            pool_score(a, query, t, stored(cached.pooled(p, a.pool, width), a.cache.pooled_dtype, width));
         scores[p] = std::isnan(score) ? -std::numeric_limits<float>::infinity() : score;
       }
       std::stable_sort(chosen.begin(), chosen.end(),
@@ -120,14 +142,17 @@ void ReferenceOps::mla_attend(const StepView& step, const MlaAttend& a) {
   for (int64_t t = 0; t < step.rows; ++t) {
     const Cached cached(step, a.cache, t);
     const int64_t position = position_of(step, t);
+    const auto latent = [&](int64_t at) {
+      return stored(cached.latent(at, width), a.cache.latent_dtype, width);
+    };
     std::vector<std::vector<double>> latents;
     for (int64_t i = 0; i < *a.count.row<int32_t>(t); ++i) {
       const int64_t first = int64_t{a.pools.row<int32_t>(t)[i]} * a.pool;
       GODWIT_ASSERT(first >= 0 && first + a.pool <= position + 1);
-      for (int64_t s = 0; s < a.pool; ++s) latents.push_back(read(cached.latent(first + s, width), 0));
+      for (int64_t s = 0; s < a.pool; ++s) latents.push_back(latent(first + s));
     }
     for (int64_t p = (position + 1) / a.pool * a.pool; p <= position; ++p) {
-      latents.push_back(read(cached.latent(p, width), 0));
+      latents.push_back(latent(p));
     }
     for (int64_t h = 0; h < a.heads; ++h) {
       const std::vector<double> query = read(a.query, t, h * width, width);

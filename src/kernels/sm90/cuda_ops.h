@@ -23,6 +23,7 @@ class CudaOps final : public kernels::Ops {
   kernels::Memory& memory() override { return memory_; }
   std::vector<kernels::ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const override;
   Result<void> prepare(const Dims& dims, const StepLimits& limits) override;
+  bool holds(DType format) const override { return format != DType::f8_e4m3; }
   std::unique_ptr<kernels::Recording> record(const std::function<void()>& issue) override;
 
   void embed(const StepView& step, const kernels::Embed& a) override;

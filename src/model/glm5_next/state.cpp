@@ -20,12 +20,6 @@ struct Offsets {
   }
 };
 
-// One latent or pooled key of `width` elements.
-int64_t cell_bytes(DType dtype, int64_t width) {
-  const int64_t scales = dtype == DType::f8_e4m3 ? (width + kFp8Block - 1) / kFp8Block : 0;
-  return width * size_of(dtype) + scales * size_of(DType::f32);
-}
-
 }  // namespace
 
 StateLayout plan_state(const TextConfig& text, const kernels::Dims& d, const kernels::StepLimits& limits,
@@ -42,8 +36,9 @@ StateLayout plan_state(const TextConfig& text, const kernels::Dims& d, const ker
   Offsets page, slot;
   const auto dsa_page = [&] {
     StateLayout::DsaLayer s{};
-    s.latent = page.take(kernels::kPageTokens * cell_bytes(kv_dtype, d.latent), out.page_latent_bytes);
-    s.pooled = page.take(kernels::kPageTokens / d.index_pool * cell_bytes(kv_dtype, d.index_dim),
+    s.latent =
+        page.take(kernels::kPageTokens * kernels::row_bytes(kv_dtype, d.latent), out.page_latent_bytes);
+    s.pooled = page.take(kernels::kPageTokens / d.index_pool * kernels::row_bytes(kv_dtype, d.index_dim),
                          out.page_pooled_bytes);
     out.dsa.push_back(s);
   };

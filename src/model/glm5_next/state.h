@@ -35,9 +35,8 @@ struct StateLayout {
   std::vector<int32_t> number;  // [layers] index of a layer in `kda` or `dsa`
 };
 
-// A latent or pooled key of f8_e4m3 carries one f32 scale per 128 elements: 528 bytes a latent, 132 a pool of
-// the real model (design §7). More than one pending row means that the draft block runs: its layer has a
-// cache, too.
+// `kv_dtype` is a format of kernels/cache_format.h: 528 bytes a latent and 132 a pool of the real model in
+// fp8 (design §7). More than one pending row means that the draft block runs: its layer has a cache, too.
 StateLayout plan_state(const TextConfig& text, const kernels::Dims& dims, const kernels::StepLimits& limits,
                        DType kv_dtype);
 
