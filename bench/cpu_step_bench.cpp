@@ -2,6 +2,7 @@
 // prefill of 2K and 8K prompts. Prints one JSON object; bench/transformers_reference.py times the class it is
 // compared with (design §13).
 // Usage: cpu_step_bench [model directory = models/tiny-glm5next] [threads = 0, all cores] [runs = 5]
+//                       [cache format = f32]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -88,6 +89,13 @@ int main(int argc, char** argv) {
   options.context = kPrompts[1] + kDecoded;
   options.slots = kBatches[3];
   options.rows = kSlice;
+  const char* kv = argc > 4 ? argv[4] : "f32";
+  const std::optional<DType> format = kernels::cache_format_of(kv);
+  if (!format) {
+    fmt::print(stderr, "a cache is f32, bf16 or fp8, not {}\n", kv);
+    return 2;
+  }
+  options.cache = *format;
   Result<std::unique_ptr<Rig>> opened = Rig::open(model, options);
   if (!opened.ok()) {
     fmt::print(stderr, "{}\n", opened.error().message);
@@ -120,9 +128,11 @@ int main(int argc, char** argv) {
         1e3 * times.least() / batch, batch == kBatches[3] ? "" : ",");
   }
   fmt::print(
-      "{{\n \"bench\": \"cpu_step_bench\", \"model\": \"{}\", \"threads\": \"{}\", \"runs\": {}, "
-      "\"load_average_before\": \"{}\", \"load_average_after\": \"{}\",\n \"results\": [\n{} ]\n}}\n",
-      model, threads == 0 ? "all cores" : std::to_string(threads), runs, load_before, load_average(),
-      results);
+      "{{\n \"bench\": \"cpu_step_bench\", \"model\": \"{}\", \"threads\": \"{}\", \"runs\": {},\n "
+      "\"kv\": \"{}\", \"page_bytes\": {}, \"load_average_before\": \"{}\", \"load_average_after\": "
+      "\"{}\",\n "
+      "\"results\": [\n{} ]\n}}\n",
+      model, threads == 0 ? "all cores" : std::to_string(threads), runs, kv, rig.model().layout().page_bytes,
+      load_before, load_average(), results);
   return 0;
 }

@@ -64,11 +64,7 @@ Result<Plan> prepare(const Options& o) {
   engine::LedgerRequest& r = plan.request;
   static_cast<engine::LedgerSizes&>(r) = o.sizes;
   r.memory = static_cast<int64_t>(o.memory);
-  const std::string kv = o.kv != "auto" ? o.kv : device ? "bf16" : "f32";
-  r.kv = kv == "fp8" ? DType::f8_e4m3 : kv == "bf16" ? DType::bf16 : DType::f32;
-  if (device == (r.kv == DType::f32))
-    return make_error(ErrorCode::usage, "--kv", "--kv {} is not what {} holds; {}", kv,
-                      device ? "a GPU" : "the CPU backend", device ? "bf16 or fp8" : "f32 only");
+  r.kv = kernels::cache_format_of(o.kv).value_or(device ? DType::bf16 : DType::f32);
   if (!device) {
     if (o.speculate > 0)
       return make_error(ErrorCode::usage, "--speculate", "the CPU backend does not draft; leave it out");
@@ -204,9 +200,12 @@ void add_plan_command(CLI::App& app, std::function<int()>& run) {
       ->type_name("N")
       ->capture_default_str()
       ->transform(count(64));
-  command->add_option("--kv", o->kv, "Cache precision: f32 on the CPU, bf16 (default) or fp8 on a GPU")
+  command
+      ->add_option("--kv", o->kv,
+                   "Cache precision: f32, bf16 or fp8; auto is f32 on the CPU and bf16 on GPUs")
       ->type_name("T")
-      ->check(CLI::IsMember({"f32", "bf16", "fp8"}).description(""));
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "fp8"}).description(""));
   command->add_option("--speculate", o->speculate, "Draft rows; default on GPUs: 5 if there is a draft block")
       ->type_name("K")
       ->transform(whole_number(0, 16));

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "commands.h"
+#include "kernels/make_ops.h"
 
 namespace godwit {
 namespace {
@@ -28,10 +29,13 @@ int run_selftest(const Options& options) {
   selftest::RigOptions rig;
   rig.backend = options.device;
   rig.threads = options.threads;
+  const auto ops = kernels::make_ops(options.device, options.threads);
+  if (!ops.ok()) return report_failure(ops.error());
   int ran = 0, failed = 0;
   for (const selftest::Check& check : selftest::all_checks()) {
     const auto chosen = [&] {
       if (check.engine && options.device == "reference") return false;  // it never serves
+      if (!(*ops)->holds(check.cache)) return false;
       if (options.only.empty()) return true;
       for (const std::string& name : options.only)
         if (check.name == name) return true;

@@ -88,7 +88,7 @@ Result<std::shared_ptr<server::ServingModel>> load_model(const ServeConfig& conf
   engine::EngineOptions options;
   options.model_dir = config.model;
   options.device = config.device;
-  if (config.kv != "auto") options.kv = config.kv == "f32" ? DType::f32 : DType::bf16;
+  options.kv = kernels::cache_format_of(config.kv);
   options.device_memory = static_cast<int64_t>(config.gpu_memory);
   options.threads = config.threads;
   options.context = config.context;

@@ -41,11 +41,12 @@ void bind_engine(CLI::App& command, ServeConfig& config) {
       ->type_name("N")
       ->transform(whole_number(1, 1024));
   command
-      .add_option("--kv", config.kv,
-                  "Cache precision: f32 on the CPU, bf16 or f32 on a GPU; auto is the first of them")
+      .add_option(
+          "--kv", config.kv,
+          "Cache precision: f32, bf16 or fp8; auto is f32 on the CPU and bf16 on a GPU, which has no fp8")
       ->capture_default_str()
       ->type_name("T")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}).description(""));
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "fp8"}).description(""));
   command
       .add_option("--gpu-memory", config.gpu_memory,
                   "What a GPU may give, as in 130GiB: cached tokens take what the rest leaves")

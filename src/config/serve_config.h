@@ -22,7 +22,7 @@ struct ServeConfig {
   // Engine. 0 = chosen by the engine, which reports what it chose.
   std::string device = "auto";    // auto | cpu | cuda
   int threads = 0;                // compute threads; 0: all cores this process may use
-  std::string kv = "auto";        // dtype of cached latents and index keys: auto | f32 | bf16
+  std::string kv = "auto";        // dtype of cached latents and index keys: auto | f32 | bf16 | fp8
   uint64_t gpu_memory = 0;        // bytes a GPU may give; 0: cache sizes alone decide
   int64_t context = 0;            // tokens a sequence may have, prompt and answer
   int64_t max_sequences = 0;      // that run at once

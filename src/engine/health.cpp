@@ -78,6 +78,7 @@ void Engine::dump(std::string_view reason) const {
   out.model = options_.model_dir.string();
   out.reason = reason;
   out.sizes = options_;
+  out.kv = *options_.kv;
   out.plan = plan_.packed();
   scheduler_->for_each([&](const schedule::Sequence& s) {
     for (const schedule::PlanSequence& p : plan_.sequences)

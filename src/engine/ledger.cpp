@@ -255,9 +255,13 @@ std::vector<std::string> remedies(const LedgerModel& model, const LedgerRequest&
       break;
     }
   changed = request;
-  if (request.kv == DType::bf16) {
-    changed.kv = DType::f8_e4m3;
-    if (fits(changed)) out.push_back("--kv fp8");
+  for (const DType narrower : {DType::bf16, DType::f8_e4m3}) {
+    // Without the ops of the device nobody knows what it holds, and nothing is promised.
+    if (!ops || !ops->holds(narrower) || size_of(narrower) >= size_of(request.kv)) continue;
+    changed.kv = narrower;
+    if (!fits(changed)) continue;
+    out.push_back(fmt::format("--kv {}", kernels::cache_format_name(narrower)));
+    break;
   }
   changed = request;
   if (request.host_apart) {

@@ -12,10 +12,6 @@
 namespace godwit::engine {
 namespace {
 
-std::string_view kv_name(DType kv) {
-  return kv == DType::f32 ? "f32" : kv == DType::bf16 ? "bf16" : "fp8";
-}
-
 Result<void> fits(int64_t needed, int64_t available, std::string_view where) {
   if (available <= 0 || needed <= available) return {};
   return make_error(ErrorCode::data_refused, "",
@@ -92,9 +88,8 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   LedgerRequest request{options};
   request.reserve = kRuntimeReserve;
   request.kv = options.kv.value_or(on_device ? DType::bf16 : DType::f32);
-  if (!on_device && request.kv != DType::f32)
-    return make_error(ErrorCode::usage, "--kv", "--kv {} is not what the CPU backend holds; f32 only",
-                      kv_name(request.kv));
+  GODWIT_TRY(kernels::check_cache_format(*ops_, request.kv));
+  options_.kv = request.kv;
   request.host_apart = on_device;
   request.memory = on_device ? options.device_memory : 0;
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops_.get()));
@@ -148,7 +143,7 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   drawn_.resize(static_cast<size_t>(m.limits.logits_rows()));
 
   info_.backend = ops_->name();
-  info_.kv_dtype = kv_name(request.kv);
+  info_.kv_dtype = kernels::cache_format_name(request.kv);
   info_.context = limits.context;
   info_.max_sequences = limits.max_sequences;
   info_.max_waiting = options.max_waiting;

@@ -210,7 +210,8 @@ Result<Replayed> replay_step(const StepDump& dump, const std::filesystem::path& 
   const std::unique_ptr<kernels::Ops> ops = kernels::make_cpu_ops(threads);
   comm::Solo comm;
   const LedgerModel priced{config, found_inventory(checkpoint, inventory), Form::fp8};
-  const LedgerRequest request{dump.sizes};
+  LedgerRequest request{dump.sizes};
+  request.kv = dump.kv;
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops.get()));
   GODWIT_TRY(check(dump, ledger, config.text.vocab_size));
   GODWIT_ASSIGN(DumpedMasks masks, DumpedMasks::make(dump, config.text.vocab_size));

@@ -15,7 +15,7 @@
 namespace godwit::engine {
 namespace {
 
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 
 template <class T>
 Json numbers(const std::vector<T>& values) {
@@ -172,6 +172,7 @@ Json to_json(const StepDump& dump) {
                        {"model", dump.model},
                        {"reason", dump.reason},
                        {"sizes", std::move(sizes.out)},
+                       {"kv", kernels::cache_format_name(dump.kv)},
                        {"step", static_cast<int64_t>(dump.plan.step)},
                        {"decode_sequences", static_cast<int64_t>(dump.plan.decode_sequences)},
                        {"sequences", to_json(dump.plan.sequences)},
@@ -334,6 +335,13 @@ Result<StepDump> read_step_dump(const std::filesystem::path& path) {
     visit_sizes(Reader(*sizes, failed), out.sizes);
   } else {
     read.fail("sizes");
+  }
+  std::string kv;
+  read.text("kv", kv);
+  if (const auto format = kernels::cache_format_of(kv)) {
+    out.kv = *format;
+  } else {
+    read.fail("kv");
   }
   read("step", out.plan.step);
   read("decode_sequences", out.plan.decode_sequences);

@@ -26,7 +26,8 @@ struct StepDump {
   std::string model;  // directory
   std::string reason;
   LedgerSizes sizes;
-  MaskRuns vocabulary;  // ids that may be drawn at all
+  DType kv = DType::f32;  // format of the caches
+  MaskRuns vocabulary;    // ids that may be drawn at all
   schedule::StepPlan plan;
   std::vector<MaskRuns> masks;    // of constrained rows, by sample::SamplingRow::mask
   std::vector<StepRecord> steps;  // the last ones, oldest first; the last of them is `plan`

@@ -67,6 +67,24 @@ std::vector<float> decode(Rig& rig, Logits& logits, int32_t slot, const std::vec
 
 }  // namespace
 
+Result<void> check_cache_is_used(const std::filesystem::path& model_dir, const RigOptions& options,
+                                 Report& report) {
+  std::vector<std::vector<float>> seen;
+  for (const DType format : {DType::f32, options.cache}) {
+    RigOptions with = options;
+    with.cache = format;
+    GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, with));
+    Logits logits(*rig);
+    const std::vector<int32_t> ids = random_ids(rig->config(), 331, 7);
+    prefill(*rig, 1, std::vector<int32_t>(ids.begin(), ids.end() - 1), std::vector<int64_t>{0, 330});
+    seen.push_back(logits.rows.back());
+    seen.push_back(decode(*rig, logits, 1, ids, 330));
+  }
+  report.check(!same_bits(seen[0], seen[2]), "the cache format changes no logit of a prompt");
+  report.check(!same_bits(seen[1], seen[3]), "the cache format changes no logit of a decode row");
+  return {};
+}
+
 Result<Report> gate_chunked(const std::filesystem::path& model_dir, const RigOptions& options) {
   GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, options));
   Logits logits(*rig);

@@ -16,6 +16,10 @@ Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOpt
 // Ids replayed as forced rows, several a step, give the logits of decoding them one by one.
 Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOptions& options);
 
+// The caches of `options.cache` are read and written: they change the logits of f32 caches, a little.
+Result<void> check_cache_is_used(const std::filesystem::path& model_dir, const RigOptions& options,
+                                 Report& report);
+
 // Through the whole engine: a prefix hit gives the tokens and logprobs of a cold run, bit for bit, greedy and
 // seeded.
 Result<Report> gate_cached(const std::filesystem::path& model_dir, const RigOptions& options);

@@ -30,6 +30,7 @@ Result<std::unique_ptr<engine::Engine>> start(const std::filesystem::path& model
   options.model_dir = model_dir;
   options.device = rig.backend;
   options.threads = rig.threads;
+  options.kv = rig.cache;
   options.context = rig.context;
   options.max_sequences = 4;
   options.prefill_tokens = 256;

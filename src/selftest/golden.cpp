@@ -32,20 +32,21 @@ double max_abs(std::span<const float> a, std::span<const float> b) {
 struct Tolerance {
   double logits_max_abs = 0;  // float32 kinds
   double layer_rel_l2 = 0;
-  double logits_rel_l2 = 0;  // fp8_activations: twice the reference's own spread
+  double logits_rel_l2 = 0;  // fp8_activations: twice the spread of the reference's own runs
   double greedy_gap = 0;     // compare greedy ids up to the first smaller gap
 };
 
 Tolerance tolerance_of(const Json& manifest, const Json& prompt, GoldenKind kind) {
   Tolerance t;
-  if (kind == GoldenKind::fp8_activations) {
+  if (kind == GoldenKind::fp8_activations || kind == GoldenKind::fp8_cache) {
+    const char* which = kind == GoldenKind::fp8_cache ? "bf16_vs_float32" : "fp8_activations_vs_float32";
     const auto spread = [&](std::string_view what) {
-      return GoldenData::number(prompt, {"spread", "fp8_activations_vs_float32", what});
+      return GoldenData::number(prompt, {"spread", which, what});
     };
     t.logits_max_abs = 2 * spread("logits_last_max_abs");
     t.logits_rel_l2 = 2 * spread("logits_last_rel_l2");
     // The manifest's layer spread is over all tokens and says nothing of the last one alone, which on the
-    // random model strays further: layers are compared by the dequantised kind instead.
+    // random model strays further: layers are compared by the other kinds instead.
     t.layer_rel_l2 = std::numeric_limits<double>::infinity();
   } else {
     const char* which =
@@ -140,6 +141,11 @@ class PromptCheck {
       report_.check(relative <= tolerance_.logits_rel_l2, "{}: logits differ by {:.3g} (limit {:.3g})", name_,
                     relative, tolerance_.logits_rel_l2);
     report_.note("{}: logits differ by at most {:.3g}, relative {:.3g}", name_, worst, relative);
+    if (!data_.has(name_ + ".argmax_all")) return;
+    const std::vector<int32_t> best = data_.ints(name_ + ".argmax_all");
+    size_t same = 0;
+    for (size_t i = 0; i < best.size(); ++i) same += capture_.argmax[i] == best[i];
+    report_.note("{}: {} of {} positions agree on the best token", name_, same, best.size());
   }
 
   void choices() {
@@ -175,7 +181,9 @@ class PromptCheck {
                     compared, got[compared], want[compared]);
       if (got[compared] != want[compared]) break;
     }
-    report_.note("{}: {} of {} greedy steps compared", name_, compared, want.size());
+    const auto differ = std::mismatch(got.begin(), got.end(), want.begin()).first;
+    report_.note("{}: {} of {} greedy steps compared, {} equal", name_, compared, want.size(),
+                 differ - got.begin());
   }
 
   Rig& rig_;

@@ -13,6 +13,7 @@ namespace godwit::selftest {
 enum class GoldenKind {
   float32,          // weights as stored: float32_engine
   fp8_activations,  // FP8 weights with quantised activations: engine_with_fp8_activations
+  fp8_cache,        // weights as stored over fp8 caches: what an engine of bf16 may differ by, bf16_engine
   dequantised,      // FP8 weights widened to float32 before: float32_engine_with_dequantised_weights
 };
 Result<Report> run_golden(const std::filesystem::path& model_dir, const std::filesystem::path& data_dir,

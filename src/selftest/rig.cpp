@@ -27,6 +27,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const std::filesystem::path& model_dir, c
   m.limits.sequences = options.slots;
   m.limits.context = options.context;
   m.limits.sampled_rows = options.rows;
+  m.kv_dtype = options.cache;
   m.pages = options.slots * rig->pages_per_slot_ + 1;
   m.slots = options.slots + 1;
   GODWIT_ASSIGN(rig->model_,

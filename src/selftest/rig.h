@@ -16,8 +16,9 @@ struct RigOptions {
   std::string_view backend = "cpu";  // cpu | reference | cuda
   int threads = 0;
   int64_t context = 4096;
-  int64_t slots = 4;   // usable ones
-  int64_t rows = 512;  // of a step
+  int64_t slots = 4;         // usable ones
+  int64_t rows = 512;        // of a step
+  DType cache = DType::f32;  // format of the caches (kernels/cache_format.h)
 };
 
 class Rig {

@@ -53,6 +53,21 @@ void add_gate(std::vector<Check>& out, const std::string& name, Gate gate, const
   }
 }
 
+// A check with fp8 caches; it fails when they are not what it ran on.
+Check on_fp8_caches(const Check& check, const std::string& model) {
+  Check out = check;
+  out.name += ".kv-fp8";
+  out.what += ", fp8 caches";
+  out.cache = DType::f8_e4m3;
+  out.run = [run = check.run, model](const Paths& paths, RigOptions options) -> Result<Report> {
+    options.cache = DType::f8_e4m3;
+    GODWIT_ASSIGN(Report report, run(paths, options));
+    GODWIT_TRY(check_cache_is_used(find_model(paths, model), options, report));
+    return report;
+  };
+  return out;
+}
+
 std::vector<Check> make_checks() {
   std::vector<Check> out;
   for (const char* model : {"random-glm5next", "tiny-glm5next"}) {
@@ -73,6 +88,12 @@ std::vector<Check> make_checks() {
   add_gate(out, "resumed", gate_resumed,
            "a request recomputed or resumed gives the tokens of an unbroken one");
   for (size_t i = on_any_backend; i < out.size(); ++i) out[i].engine = true;
+  const std::string model = "tiny-glm5next";
+  const size_t on_f32_caches = out.size();
+  for (size_t i = 0; i < on_f32_caches; ++i)
+    if (out[i].name.starts_with("gate.") && out[i].name.ends_with("." + model))
+      out.push_back(on_fp8_caches(out[i], model));
+  out.push_back(on_fp8_caches(golden(model, GoldenKind::fp8_cache, "logits and greedy ids"), model));
   return out;
 }
 

@@ -22,7 +22,8 @@ struct Check {
   std::string name;
   std::string what;  // one line for people
   std::function<Result<Report>(const Paths&, const RigOptions&)> run;
-  bool engine = false;  // runs a whole engine, which the reference backend has not
+  bool engine = false;       // runs a whole engine, which the reference backend has not
+  DType cache = DType::f32;  // format of its caches, which the backend must hold
 };
 
 const std::vector<Check>& all_checks();

@@ -151,6 +151,8 @@ TEST_F(ServeFlags, CommandLineRefusesWhatCannotBe) {
   EXPECT_THAT(usage_message({"--port", "-1"}), HasSubstr("--port"));
   EXPECT_THAT(usage_message({"--context", "0"}), HasSubstr("--context"));
   EXPECT_THAT(usage_message({"--device", "tpu"}), HasSubstr("tpu"));
+  EXPECT_THAT(usage_message({"--kv", "fp16"}), HasSubstr("fp16"));
+  for (const char* kv : {"auto", "f32", "bf16", "fp8"}) EXPECT_EQ(usage_message({"--kv", kv}), "accepted");
   EXPECT_THAT(usage_message({"--seed", "lucky"}), HasSubstr("lucky"));
   EXPECT_THAT(usage_message({"--body-limit", "lots"}), HasSubstr("lots"));
   EXPECT_THAT(usage_message({"--default-reasoning-effort", "medium"}), HasSubstr("medium"));

@@ -42,6 +42,7 @@ class Health : public ::testing::Test {
     options.dump_dir = dumps_;
     options.build = "test build";
     options.step_deadline_s = step_deadline_s;
+    options.kv = kv_;
     auto engine = Engine::start(options, std::vector<bool>(352, true));
     EXPECT_TRUE(engine.ok()) << engine.error().message;
     return engine.ok() ? std::move(*engine) : nullptr;
@@ -67,10 +68,21 @@ class Health : public ::testing::Test {
     return out;
   }
 
+  void a_step_dies_and_is_replayed();
+
   fs::path dumps_;
+  std::optional<DType> kv_;
 };
 
 TEST_F(Health, AStepThatDiedIsWrittenDownAndDrawsTheSameTokensAgain) {
+  a_step_dies_and_is_replayed();
+}
+TEST_F(Health, SoIsAStepOverFp8Caches) {
+  kv_ = DType::f8_e4m3;
+  a_step_dies_and_is_replayed();
+}
+
+void Health::a_step_dies_and_is_replayed() {
   auto engine = start();
   std::vector<std::unique_ptr<Reader>> whole, cut;
   for (uint32_t i = 0; i < 3; ++i) {  // one still in its prompt when the step dies
@@ -101,6 +113,7 @@ TEST_F(Health, AStepThatDiedIsWrittenDownAndDrawsTheSameTokensAgain) {
   const auto dump = read_step_dump(dumps()[0]);
   ASSERT_TRUE(dump.ok()) << dump.error().message;
   EXPECT_EQ(dump->build, "test build");
+  EXPECT_EQ(dump->kv, kv_.value_or(DType::f32));
   EXPECT_EQ(dump->reason, "fault point engine.step");
   EXPECT_GE(dump->sequences.size(), 2u);
   const auto replayed = replay_step(*dump, dump->model, 1);

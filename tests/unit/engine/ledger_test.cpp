@@ -158,12 +158,36 @@ TEST(Ledger, DraftingIsPriced) {
   EXPECT_FALSE(make_ledger(bare, r, nullptr).ok());
 }
 
-class PlacedLedger : public ::testing::TestWithParam<std::string> {};
+// A narrower cache is offered where the backend holds it, and nothing is where nobody knows.
+TEST(Ledger, ANarrowerCacheIsARemedyWhereTheBackendHoldsIt) {
+  const LedgerModel model = real();
+  const auto cpu = kernels::make_cpu_ops(1);
+  LedgerRequest r;
+  r.context = kMillion;
+  const auto needed = [&](DType kv) {
+    LedgerRequest one = r;
+    one.kv = kv;
+    one.memory = 1;
+    return 1 + make_ledger(model, one, cpu.get())->shortfall;
+  };
+  r.kv = DType::f32;
+  r.memory = needed(DType::bf16);
+  EXPECT_THAT(remedies(model, r, cpu.get()), ::testing::Contains("--kv bf16"));
+  r.memory = needed(DType::f8_e4m3);
+  EXPECT_THAT(remedies(model, r, cpu.get()), ::testing::Contains("--kv fp8"));
+  r.kv = DType::bf16;
+  EXPECT_THAT(remedies(model, r, cpu.get()), ::testing::Contains("--kv fp8"));
+  EXPECT_THAT(remedies(model, r, nullptr), ::testing::Not(::testing::Contains("--kv fp8")));
+}
+
+class PlacedLedger : public ::testing::TestWithParam<std::tuple<std::string, DType>> {};
 
 TEST_P(PlacedLedger, IsWhatTheEnginePlaces) {
   EngineOptions options;
-  const bool twin = GetParam().ends_with("-fp8");
-  options.model_dir = std::string(twin ? GODWIT_BINARY_DIR : GODWIT_SOURCE_DIR) + "/models/" + GetParam();
+  const auto& [model, format] = GetParam();
+  const bool twin = model.ends_with("-fp8");
+  options.model_dir = std::string(twin ? GODWIT_BINARY_DIR : GODWIT_SOURCE_DIR) + "/models/" + model;
+  options.kv = format;
   options.threads = 1;
   options.context = 1000;
   options.max_sequences = 5;
@@ -181,6 +205,7 @@ TEST_P(PlacedLedger, IsWhatTheEnginePlaces) {
   }
   EXPECT_EQ(weights, info.weight_bytes);
   EXPECT_EQ(cache, info.cache_bytes);
+  EXPECT_EQ(info.kv_dtype, kernels::cache_format_name(format));
   ASSERT_EQ(info.adjustments.size(), 1u);
   EXPECT_EQ(info.adjustments[0].setting, "prefill-tokens");
   EXPECT_EQ(info.adjustments[0].effective, 128);
@@ -188,9 +213,12 @@ TEST_P(PlacedLedger, IsWhatTheEnginePlaces) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, PlacedLedger,
-                         ::testing::Values("random-glm5next", "tiny-glm5next", "tiny-glm5next-fp8"),
+                         ::testing::Combine(::testing::Values("random-glm5next", "tiny-glm5next",
+                                                              "tiny-glm5next-fp8"),
+                                            ::testing::Values(DType::f32, DType::bf16, DType::f8_e4m3)),
                          [](const auto& i) {
-                           std::string name = i.param;
+                           std::string name = std::get<0>(i.param) + "_kv_";
+                           name += kernels::cache_format_name(std::get<1>(i.param));
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
