@@ -28,7 +28,7 @@ class Listener {
   uint16_t port() const;
   int64_t connections() const;
   int64_t body_bytes() const;  // what HttpLimits::all_body_bytes bounds
-  int64_t exchanges() const;  // requests whose answer is not yet sent whole
+  int64_t exchanges() const;   // requests whose answer is not yet sent whole
 
   // From now on every answer closes its connection.
   void begin_closing();

@@ -61,7 +61,7 @@ class ReadList {
   uint64_t bytes_ = 0;
 };
 
-// Reading on over so many unwanted bytes takes less time than a request of its own: at 1 GB/s a thread, 65 µs.
+// Reading on over so many unwanted bytes (65 us at 1 GB/s a thread) takes less time than another request.
 constexpr uint64_t kReadGap = 64 << 10;
 
 // The block scales that belong to a slice of an F8 weight (check_fp8_cuts has passed).
