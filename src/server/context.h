@@ -48,9 +48,13 @@ struct ServerContext {
   std::atomic<bool> draining{false};
   bool has_admin_port = false;  // admin routes are there and nowhere else
 
-  std::shared_ptr<const ServingModel> model() const { return model_.load(std::memory_order_acquire); }
+  std::shared_ptr<const ServingModel> model() const {
+    std::lock_guard lock(mutex_);
+    return model_;
+  }
   void set_model(std::shared_ptr<const ServingModel> model) {
-    model_.store(std::move(model), std::memory_order_release);
+    std::lock_guard lock(mutex_);
+    model_ = std::move(model);
   }
   LoadProgress progress() const {
     std::lock_guard lock(mutex_);
@@ -67,8 +71,9 @@ struct ServerContext {
   Result<void> accepting() const;
 
  private:
-  std::atomic<std::shared_ptr<const ServingModel>> model_;
+  // Not an atomic shared_ptr: GCC 12's load() ends with a relaxed unlock, a race with the next store().
   mutable std::mutex mutex_;
+  std::shared_ptr<const ServingModel> model_;
   LoadProgress progress_;
 
  public:
