@@ -68,7 +68,7 @@ struct Tasks {
     Task t;
     t.part = part(chunk);
     const int64_t i = begin + chunk;
-    // Tasks of a launch fit 32 bits: a division of them takes a quarter of one of 64.
+    // Tasks of a launch fit 32 bits, whose division is the shorter one.
     const auto at = static_cast<uint32_t>(is_shared(chunk) ? i - routed_tasks : i);
     const auto runs = static_cast<uint32_t>(t.part.runs);
     const uint32_t group = at / runs;

@@ -34,9 +34,8 @@ constexpr size_t shared_bytes(int column_tiles) {
          size_t{kWarps} * column_tiles * 8 * kColumnPitch * sizeof(float);
 }
 
-// How the warps of a row group share K: 1 << shift of them, each in `turns` turns. Made on the host: a
-// division takes a GPU as long as a hundred additions, and what depends on K alone would be divided again for
-// every chunk.
+// How the warps of a row group share K: 1 << shift of them, each in `turns` turns. Made on the host: a GPU
+// has no instruction for a division, and what depends on K alone would be divided again for every chunk.
 struct Split {
   int32_t shift, turns;
   __host__ __device__ int warps() const { return 1 << shift; }
