@@ -16,6 +16,17 @@ void Ops::mhc_boundary(const MhcBoundary& a) {
   rms_norm({a.collapse.x, a.norm_weight, a.collapse.norm_eps, a.normed});
 }
 
+void Ops::kda_mix(const StepView& step, const KdaMix& a) {
+  const KdaState& state = a.conv.state;
+  if (step.replays > 0) kda_replay(step, {a.gates.beta.cols, a.norm.head_dim, a.conv.taps, state});
+  const Linear both[] = {a.forget, a.gate};
+  linears(both);
+  kda_conv(step, a.conv);
+  if (step.decode_rows > 0) kda_step(step, {a.conv.out, a.gates, state, a.norm.o});
+  if (step.decode_rows < step.rows) kda_chunk(step, {a.conv.out, a.gates, state, a.norm.o});
+  gated_norm(a.norm);
+}
+
 void Ops::dsa_project(const StepView& step, const DsaProject& a) {
   const bool indexes = !a.wq_b.empty();
   const Linear from_x[] = {{a.x, a.q_a, a.q_latent},

@@ -109,6 +109,7 @@ class Ops {
 
   // Composite entries; a backend overrides the ones its launches fuse across.
   virtual void mhc_boundary(const MhcBoundary& a);
+  virtual void kda_mix(const StepView& step, const KdaMix& a);
   virtual void dsa_project(const StepView& step, const DsaProject& a);
   virtual void ffn(const Ffn& a);
   virtual void moe(const Moe& a);

@@ -29,11 +29,9 @@ KdaWorld::KdaWorld(Side& side, const KdaShape& shape, std::byte* memory) : side_
   dt_bias_ = side.floats(random_matrix(53, 1, w).v);
 }
 
-Matrix KdaWorld::run(const std::vector<SequenceSpec>& specs) {
-  const Step step(side_, specs);
+KdaWorld::Inputs KdaWorld::inputs(const Step& step) const {
   const int64_t w = shape_.width();
   Matrix raw(step.view.rows, 3 * w);
-  Matrix forget(step.view.rows, w);
   Matrix beta(step.view.rows, shape_.heads);
   step.each_row([&](int64_t row, const SequenceSpec& s, int64_t position) {
     const uint64_t token = s.stream * 1000003u + static_cast<uint64_t>(position);
@@ -44,11 +42,21 @@ Matrix KdaWorld::run(const std::vector<SequenceSpec>& specs) {
         raw.at(row, c) = (1 - shape_.key_alike) * raw.at(row, c) + shape_.key_alike * noise(55, 0, channel);
       }
     }
-    for (int64_t c = 0; c < w; ++c) {
-      forget.at(row, c) = shape_.decay_scale * noise(56, token, static_cast<uint64_t>(c));
-    }
     for (int64_t h = 0; h < shape_.heads; ++h)
       beta.at(row, h) = 2 * noise(57, token, static_cast<uint64_t>(h));
+  });
+  return {raw, beta};
+}
+
+Matrix KdaWorld::run(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const int64_t w = shape_.width();
+  const auto [raw, beta] = inputs(step);
+  Matrix forget(step.view.rows, w);
+  step.each_row([&, &f = forget](int64_t row, const SequenceSpec& s, int64_t position) {
+    const uint64_t token = s.stream * 1000003u + static_cast<uint64_t>(position);
+    for (int64_t c = 0; c < w; ++c)
+      f.at(row, c) = shape_.decay_scale * noise(56, token, static_cast<uint64_t>(c));
   });
   const View qkv = side_.output(step.view.rows, 3 * w);
   const View out = side_.output(step.view.rows, w);
@@ -58,6 +66,36 @@ Matrix KdaWorld::run(const std::vector<SequenceSpec>& specs) {
   side_.ops.kda_step(step.view, {qkv, gates, layout_, out});
   side_.ops.kda_chunk(step.view, {qkv, gates, layout_, out});
   return side_.read(out);
+}
+
+Matrix KdaWorld::mix(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const int64_t rows = step.view.rows, w = shape_.width(), low = shape_.d;
+  const auto [raw, beta] = inputs(step);
+  Matrix low_forget(rows, low), low_gate(rows, low);
+  step.each_row([&, &f = low_forget, &g = low_gate](int64_t row, const SequenceSpec& s, int64_t position) {
+    const uint64_t token = s.stream * 1000003u + static_cast<uint64_t>(position);
+    for (int64_t c = 0; c < low; ++c) {
+      f.at(row, c) = shape_.decay_scale * noise(61, token, static_cast<uint64_t>(c));
+      g.at(row, c) = 3 * noise(62, token, static_cast<uint64_t>(c));
+    }
+  });
+  // Poison between the rows that a launch may copy in pieces of 16 bytes.
+  const auto input = [&](const Matrix& m) { return side_.input(m, DType::f32, 4); };
+  const float scale = 1 / std::sqrt(static_cast<float>(low));
+  const auto weight = [&](uint64_t seed) {
+    Weight made;
+    made.data = side_.input(random_matrix(seed, w, low, scale), DType::bf16);
+    return made;
+  };
+  const View forget = side_.output(rows, w), gate = side_.output(rows, w), o = side_.output(rows, w);
+  side_.ops.kda_mix(step.view,
+                    {.conv = {input(raw), conv_, shape_.taps, layout_, side_.output(rows, 3 * w)},
+                     .forget = {input(low_forget), weight(63), forget},
+                     .gate = {input(low_gate), weight(64), gate},
+                     .gates = {forget, side_.input(beta), a_exp_, dt_bias_, -5},
+                     .norm = {o, gate, side_.floats(random_matrix(65, 1, low, 0.5f, 1).v), low, 1e-5f, o}});
+  return side_.read(o);
 }
 
 Matrix KdaWorld::state(int32_t slot) {

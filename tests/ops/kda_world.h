@@ -29,10 +29,19 @@ class KdaWorld {
   // replay, conv, chunk and step of one step, as the model runs them. Returns the rows' outputs, [T, W].
   Matrix run(const std::vector<SequenceSpec>& specs);
 
+  // The same step by kda_mix: the gates come out of low-rank products, and a gated norm follows.
+  Matrix mix(const std::vector<SequenceSpec>& specs);
+
   Matrix state(int32_t slot);   // [H d, d]
   Matrix window(int32_t slot);  // [taps - 1, 3 W]
 
  private:
+  // Inputs of the rows of a step: projections, and b.
+  struct Inputs {
+    Matrix raw, beta;
+  };
+  Inputs inputs(const Step& step) const;
+
   Side& side_;
   KdaShape shape_;
   kernels::KdaState layout_;

@@ -24,6 +24,7 @@ Step::Step(Side& side, const std::vector<SequenceSpec>& list, const std::vector<
     sequences.push_back(q);
     view.rows += s.rows;
     ++view.sequences;
+    if (s.replay > 0) ++view.replays;
     if (!decode) continue;
     view.decode_rows += s.rows;
     ++view.decode_sequences;

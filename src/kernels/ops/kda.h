@@ -2,6 +2,7 @@
 // are f32.
 #pragma once
 
+#include "kernels/ops/dense.h"
 #include "kernels/step.h"
 #include "tensor/tensor.h"
 
@@ -80,6 +81,18 @@ struct GatedNorm {
   int64_t head_dim = 0;           // d
   float eps = 0;
   View out;  // [T, W]
+};
+
+// What lies between the input projections of a layer and its output projection, for all rows: kda_replay when
+// the step has replays, the low-rank halves of both gates, kda_conv, kda_step and kda_chunk, gated_norm. The
+// result is norm.out; what lies in conv.out, gates.forget, norm.o and norm.gate afterwards is the backend's
+// own. One launch for the decode family on a GPU, a composition by default.
+struct KdaMix {
+  KdaConv conv;
+  Linear forget;   // f_b: [T, low] -> gates.forget
+  Linear gate;     // g_b: [T, low] -> norm.gate
+  KdaGates gates;  // forget and beta as in kda_step; beta is an input
+  GatedNorm norm;
 };
 
 }  // namespace godwit::kernels

@@ -109,6 +109,25 @@ void CudaOps::moe(const kernels::Moe& a) {
                   device_.multiprocessors());
 }
 
+void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
+  if (!fits_kda_mix(a)) return Ops::kda_mix(step, a);
+  if (step.decode_sequences > 0) sm90::kda_mix(device_.stream(), step, a);
+  const int64_t rows = step.rows - step.decode_rows;
+  if (rows == 0) return;
+  const auto prefill = [&](const View& v) { return v.row_range(step.decode_rows, rows); };
+  if (step.replays > 0) {
+    const kernels::KdaReplay replay{a.gates.beta.cols, a.norm.head_dim, a.conv.taps, a.conv.state};
+    sm90::kda_replay(device_.stream(), step, replay, step.decode_sequences);
+  }
+  const kernels::Linear both[] = {{prefill(a.forget.x), a.forget.w, prefill(a.forget.out)},
+                                  {prefill(a.gate.x), a.gate.w, prefill(a.gate.out)}};
+  linears(both);
+  sm90::kda_conv_prefill(device_.stream(), step, a.conv);
+  kda_chunk(step, {a.conv.out, a.gates, a.conv.state, a.norm.o});
+  gated_norm({prefill(a.norm.o), prefill(a.norm.gate), a.norm.weight, a.norm.head_dim, a.norm.eps,
+              prefill(a.norm.out)});
+}
+
 float* CudaOps::partial(const kernels::MhcCollapse& a) const {
   GODWIT_ASSERT(boundary_bytes(a.x.rows, a.x.cols) <= partial_.bytes);
   return reinterpret_cast<float*>(partial_.base);

@@ -152,7 +152,7 @@ void CudaOps::mhc_mean(const kernels::MhcMean& a) {
   sm90::mhc_mean(device_.stream(), a);
 }
 void CudaOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
-  sm90::kda_replay(device_.stream(), step, a);
+  sm90::kda_replay(device_.stream(), step, a, 0);
 }
 void CudaOps::kda_conv(const StepView& step, const kernels::KdaConv& a) {
   sm90::kda_conv(device_.stream(), step, a);

@@ -47,6 +47,7 @@ class CudaOps final : public kernels::Ops {
   void kda_chunk(const StepView& step, const kernels::KdaChunk& a) override;
   void kda_step(const StepView& step, const kernels::KdaStep& a) override;
   void gated_norm(const kernels::GatedNorm& a) override;
+  void kda_mix(const StepView& step, const kernels::KdaMix& a) override;
 
   void latent_write(const StepView& step, const kernels::LatentWrite& a) override;
   void index_write(const StepView& step, const kernels::IndexWrite& a) override;

@@ -71,10 +71,16 @@ void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory
 constexpr int64_t kMaxConvTaps = 8;   // a thread keeps the window of its channel
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
-void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a);
+// Rows of the prefill family only.
+void kda_conv_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
+// Sequences from `first` on.
+void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a, int32_t first);
 // The recurrence over sequences [first, first + count) of the step.
 void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep& a, int32_t first,
                int32_t count);
+// kda_mix of the decode-family rows, replays of their sequences included, for heads of 128 and four taps.
+bool fits_kda_mix(const kernels::KdaMix& a);
+void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a);
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);

@@ -18,9 +18,7 @@ void Model::kda(int layer, const KdaWeights& w) {
   const View o = head_rows(ws_.kda.o, rows_);
   const int64_t width = w.q.out();
   const int32_t taps = static_cast<int32_t>(dims_.conv_taps);
-  const kernels::KdaState state = state_->kda(layer);
 
-  if (step_.replays > 0) ops_.kda_replay(step_, {dims_.kda_heads, dims_.kda_key, taps, state});
   const kernels::Linear from_x[] = {{x, w.q, raw.col_range(0, width)},
                                     {x, w.k, raw.col_range(width, width)},
                                     {x, w.v, raw.col_range(2 * width, width)},
@@ -28,14 +26,12 @@ void Model::kda(int layer, const KdaWeights& w) {
                                     {x, w.g_a, low_gate},
                                     {x, w.b, beta}};
   ops_.linears(from_x);
-  const kernels::Linear from_low[] = {{low_forget, w.f_b, forget}, {low_gate, w.g_b, gate}};
-  ops_.linears(from_low);
-  ops_.kda_conv(step_, {raw, w.conv, taps, state, conv});
-  const kernels::KdaGates gates{forget, beta, w.a_exp, w.dt_bias,
-                                static_cast<float>(text_.linear_lower_bound)};
-  if (step_.decode_rows > 0) ops_.kda_step(step_, {conv, gates, state, o});
-  if (step_.decode_rows < step_.rows) ops_.kda_chunk(step_, {conv, gates, state, o});
-  ops_.gated_norm({o, gate, w.o_norm, dims_.kda_key, static_cast<float>(text_.rms_norm_eps), o});
+  ops_.kda_mix(step_,
+               {.conv = {raw, w.conv, taps, state_->kda(layer), conv},
+                .forget = {low_forget, w.f_b, forget},
+                .gate = {low_gate, w.g_b, gate},
+                .gates = {forget, beta, w.a_exp, w.dt_bias, static_cast<float>(text_.linear_lower_bound)},
+                .norm = {o, gate, w.o_norm, dims_.kda_key, static_cast<float>(text_.rms_norm_eps), o}});
   ops_.linear({o, w.o, head_rows(ws_.y, rows_)});
   comm_.all_reduce(head_rows(ws_.y, rows_));
 }

@@ -48,6 +48,10 @@ __global__ void __launch_bounds__(kThreads) conv_kernel(StepView step, Conv a) {
   a.out(t)[c] = silu(sum);
 }
 
+Conv conv_of(const kernels::KdaConv& a) {
+  return {rows_of<const float>(a.raw), a.weight, a.taps, a.raw.cols, a.state, rows_of<float>(a.out)};
+}
+
 // One thread a channel of a decode sequence; the same sums as conv_kernel.
 __global__ void __launch_bounds__(kThreads) decode_kernel(StepView step, Conv a) {
   begin_dependent();
@@ -97,12 +101,12 @@ __global__ void __launch_bounds__(kThreads) commit_kernel(StepView step, Conv a)
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    replay_window_kernel(StepView step, int32_t taps, int64_t channels, kernels::KdaState state) {
+__global__ void __launch_bounds__(kThreads) replay_window_kernel(StepView step, int32_t first, int32_t taps,
+                                                                 int64_t channels, kernels::KdaState state) {
   begin_dependent();
   const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.sequences * channels) return;
-  const Sequence& s = step.sequence[i / channels];
+  if (i >= (step.sequences - first) * channels) return;
+  const Sequence& s = step.sequence[first + i / channels];
   if (s.replay == 0) return;
   const int64_t c = i % channels;
   const KdaSlot slot(state, s.slot);
@@ -122,23 +126,28 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a) {
-  if (step.rows == 0) return;
-  const Conv c{rows_of<const float>(a.raw), a.weight, a.taps, a.raw.cols, a.state, rows_of<float>(a.out)};
-  const auto blocks = [&](int64_t of) { return blocks_for(of * c.channels, kThreads); };
   if (step.decode_sequences > 0) {
-    launch_dependent(stream, "kda_conv", blocks(step.decode_sequences), kThreads, 0, decode_kernel, step, c);
+    const Conv c = conv_of(a);
+    launch_dependent(stream, "kda_conv", blocks_for(step.decode_sequences * c.channels, kThreads), kThreads,
+                     0, decode_kernel, step, c);
   }
+  kda_conv_prefill(stream, step, a);
+}
+
+void kda_conv_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a) {
   if (step.decode_rows == step.rows) return;
+  const Conv c = conv_of(a);
+  const auto blocks = [&](int64_t of) { return blocks_for(of * c.channels, kThreads); };
   launch_dependent(stream, "kda_conv", blocks(step.rows - step.decode_rows), kThreads, 0, conv_kernel, step,
                    c);
   launch_dependent(stream, "kda_conv", blocks(step.sequences - step.decode_sequences), kThreads, 0,
                    commit_kernel, step, c);
 }
 
-void replay_window(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a) {
+void replay_window(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a, int32_t first) {
   const int64_t channels = 3 * a.heads * a.head_dim;
-  launch_dependent(stream, "kda_replay", blocks_for(step.sequences * channels, kThreads), kThreads, 0,
-                   replay_window_kernel, step, a.taps, channels, a.state);
+  launch_dependent(stream, "kda_replay", blocks_for((step.sequences - first) * channels, kThreads), kThreads,
+                   0, replay_window_kernel, step, first, a.taps, channels, a.state);
 }
 
 }  // namespace godwit::sm90

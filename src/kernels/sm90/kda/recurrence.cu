@@ -7,7 +7,8 @@
 
 namespace godwit::sm90 {
 
-void replay_window(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a);  // conv.cu
+void replay_window(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a,
+                   int32_t first);  // conv.cu
 
 namespace {
 
@@ -187,12 +188,13 @@ __global__ void __launch_bounds__(kThreads) wide_kernel(StepView step, Recurrenc
 }
 
 // One thread a cell of the state.
-__global__ void __launch_bounds__(kThreads) replay_kernel(StepView step, kernels::KdaReplay a) {
+__global__ void __launch_bounds__(kThreads)
+    replay_kernel(StepView step, int32_t first, kernels::KdaReplay a) {
   begin_dependent();
   const int64_t d = a.head_dim, cells = a.heads * d * d;
   const int64_t index = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (index >= step.sequences * cells) return;
-  const Sequence& s = step.sequence[index / cells];
+  if (index >= (step.sequences - first) * cells) return;
+  const Sequence& s = step.sequence[first + index / cells];
   if (s.replay == 0) return;
   const KdaSlot slot(a.state, s.slot);
   const int64_t cell = index % cells;
@@ -232,11 +234,12 @@ void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep
                    step, r);
 }
 
-void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a) {
-  if (step.sequences == 0) return;
-  const int64_t cells = step.sequences * a.heads * a.head_dim * a.head_dim;
-  launch_dependent(stream, "kda_replay", blocks_for(cells, kThreads), kThreads, 0, replay_kernel, step, a);
-  replay_window(stream, step, a);
+void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a, int32_t first) {
+  if (step.sequences == first) return;
+  const int64_t cells = (step.sequences - first) * a.heads * a.head_dim * a.head_dim;
+  launch_dependent(stream, "kda_replay", blocks_for(cells, kThreads), kThreads, 0, replay_kernel, step, first,
+                   a);
+  replay_window(stream, step, a, first);
 }
 
 }  // namespace godwit::sm90

@@ -1,0 +1,456 @@
+// kda_mix of the decode family (kernels spec §3.6): one block a head of a sequence walks its rows, up to
+// eight at a time. Conv and low-rank gates of these rows first, then their norms, then the recurrence, row
+// after row, then their gated norms. Records of an earlier verify are folded in before them by the same walk.
+//
+// A warp holds 16 value columns of the state in registers: lane (k, c) = (lane / 4, lane % 4) the cells of
+// columns 4 c + {0 … 3} and of keys 32 i + 4 k + {0 … 3}. With decay d, o = (q d) S + (q · k) u, so that both
+// dot products of a row are made of the state before it, and added over lanes together.
+#include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/kda/slot.cuh"
+#include "kernels/sm90/launches.h"
+#include "kernels/sm90/linear/dot.cuh"
+
+namespace godwit::sm90 {
+namespace {
+
+using kernels::RowKind;
+using kernels::Sequence;
+
+constexpr int kWarps = 8, kThreads = 32 * kWarps;
+constexpr int kDim = 128;  // d, and K of the low-rank gates
+constexpr int kTaps = 4, kPast = kTaps - 1;
+constexpr int kChannels = 3 * kDim;
+constexpr int kRowsAtOnce = 8;                               // one column tile of mma
+constexpr int kPitch = kDim + 4, kLowPitch = 2 * kDim + 16;  // floats a row: no bank conflicts
+constexpr int kCells = 16;                                   // keys a lane holds, of four columns each
+constexpr float kL2Eps = 1e-6f;                              // added to the sum of squares (trap T7)
+
+struct Mix {
+  Rows<const float> raw, low_forget, low_gate, beta;
+  const float* conv;   // [3 W, taps]
+  const bf16* low[2];  // f_b and g_b: [W, d]
+  int64_t low_stride[2];
+  const float *a_exp, *dt_bias;
+  float lower_bound;
+  const float* norm;  // [d]
+  float eps;
+  kernels::KdaState state;
+  Rows<float> out;
+  int32_t heads, width;  // W
+};
+
+struct Shared {
+  uint8_t low_weights[2 * kDim * kDim * 2];  // f_b, then g_b, of this head; 32-byte pieces swizzled
+  float4 conv[kChannels];                    // taps of q, k, v
+  float bias[kDim];
+  float raw[kPast + kRowsAtOnce][kChannels];
+  float low[kRowsAtOnce][kLowPitch];                     // inputs of f_b, then of g_b
+  float q[kRowsAtOnce][kPitch];                          // after its norm: q d
+  float k[kRowsAtOnce][kPitch], v[kRowsAtOnce][kPitch];  // v, then o
+  float decay[kRowsAtOnce][kPitch], gate[kRowsAtOnce][kPitch];
+  float kd[kRowsAtOnce][kPitch];
+  float qk[kRowsAtOnce], beta[kRowsAtOnce];
+};
+
+template <class Window>
+constexpr DType kWindowType = sizeof(Window) == 2 ? DType::bf16 : DType::f32;
+
+__device__ inline float fast_sigmoid(float x) {
+  return __fdividef(1.0f, 1.0f + expf(-x));
+}
+
+// Where channel c of this head's q, k and v lies in a row of 3 W.
+__device__ inline unsigned channel_of(unsigned c, const Mix& a, unsigned head) {
+  return c / kDim * static_cast<unsigned>(a.width) + head * kDim + c % kDim;
+}
+
+__device__ void fill_constants(Shared& m, const Mix& a, unsigned head) {
+#pragma unroll 1
+  for (unsigned half = 0; half < 2; ++half) {
+    const unsigned row = threadIdx.x / 16, piece = threadIdx.x % 16;
+    const bf16* from = a.low[half] + (int64_t{head} * kDim + row) * a.low_stride[half] + 8 * piece;
+    uint8_t* to =
+        m.low_weights + (half * kDim + row) * 256 + ((piece / 2 ^ (row & 7)) << 5) + (piece % 2 << 4);
+#pragma unroll 1
+    for (unsigned i = 0; i < kDim * 16 / kThreads; ++i) {
+      copy_async(to, from, true);
+      to += kThreads / 16 * 256, from += kThreads / 16 * a.low_stride[half];
+    }
+  }
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < kChannels + kDim / 4; i += kThreads) {
+    const unsigned c = 4 * (i - kChannels);
+    copy_async(i < kChannels ? static_cast<void*>(&m.conv[i]) : &m.bias[c],
+               i < kChannels ? a.conv + channel_of(i, a, head) * kTaps : a.dt_bias + head * kDim + c, true);
+  }
+}
+
+// Rows [base, base + n) of the sequence on their way, and those that their taps reach back to; before row 0
+// they are not in the step.
+__device__ void fill_rows(Shared& m, const Mix& a, unsigned head, const Sequence& s, int base, int n) {
+  const int before = base > 0 ? kPast : 0;
+  constexpr int kRaw = kChannels / 4, kAll = kRaw + 2 * kDim / 4;  // 16-byte pieces a row
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < static_cast<unsigned>((before + n) * kAll); i += kThreads) {
+    const int r = static_cast<int>(i / kAll) - before;
+    const unsigned piece = i % kAll, c = 4 * (piece - kRaw);
+    const int64_t t = s.row + base + r;
+    if (piece < kRaw) {
+      copy_async(&m.raw[kPast + r][4 * piece], a.raw(t) + channel_of(4 * piece, a, head), true);
+    } else if (r >= 0) {
+      copy_async(&m.low[r][c], c < kDim ? a.low_forget(t) + c : a.low_gate(t) + c - kDim, true);
+    }
+  }
+  if (static_cast<int>(threadIdx.x) < n) {
+    m.beta[threadIdx.x] = fast_sigmoid(a.beta(s.row + base + threadIdx.x)[head]);
+  }
+}
+
+// The rows before row 0: the last records of `replay`, and before them the window.
+template <class Window>
+__device__ void load_past(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int replay,
+                          bool fresh) {
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < kPast * kChannels / 4; i += kThreads) {
+    const unsigned to = i / (kChannels / 4), c = 4 * (i % (kChannels / 4));
+    const int record = static_cast<int>(to) + replay - kPast;
+    const auto* from = static_cast<const Window*>(record >= 0 ? slot.pending_raw() : slot.window()) +
+                       (record >= 0 ? record : kPast + record) * 3 * a.width + channel_of(c, a, head);
+    float v[4] = {};
+    if (record >= 0 || !fresh) load_four<true>(from, 0, 4, v);
+    *reinterpret_cast<float4*>(&m.raw[to][c]) = float4{v[0], v[1], v[2], v[3]};
+  }
+}
+
+// x as a bf16 operand in three parts that hold all 24 bits of it.
+__device__ inline void multiply_parts(float (&sums)[3][4], const uint32_t (&w)[4], const float4& x) {
+  const float rest[4] = {rest_of(x.x), rest_of(x.y), rest_of(x.z), rest_of(x.w)};
+  mma_bf16(sums[0], w, upper_halves(x.x, x.y), upper_halves(x.z, x.w));
+  mma_bf16(sums[1], w, upper_halves(rest[0], rest[1]), upper_halves(rest[2], rest[3]));
+  mma_bf16(sums[2], w, upper_halves(rest_of(rest[0]), rest_of(rest[1])),
+           upper_halves(rest_of(rest[2]), rest_of(rest[3])));
+}
+
+// The low-rank products of up to eight rows into m.decay and m.gate; lane (g, t) gets outputs g and g + 8 of
+// the warp's 16 for rows 2 t and 2 t + 1.
+__device__ void multiply_low(Shared& m, int n) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  float sums[2][3][4] = {};
+  const float* x = m.low[min(g, n - 1)] + 4 * t;
+  const uint8_t* rows = m.low_weights + (16 * warp + g) * 256 + 8 * t;
+#pragma unroll 2
+  for (int s = 0; s < kDim / 16; ++s) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint8_t* row = rows + half * kDim * 256 + ((s ^ g) << 5);
+      const uint2 low = *reinterpret_cast<const uint2*>(row);
+      const uint2 high = *reinterpret_cast<const uint2*>(row + 8 * 256);
+      const uint32_t w[4] = {low.x, high.x, low.y, high.y};
+      multiply_parts(sums[half], w, *reinterpret_cast<const float4*>(x + half * kDim + 16 * s));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {  // rows past the last are there, and never read
+    const int r = 2 * t + i % 2, at = 16 * warp + g + 8 * (i / 2);
+    m.decay[r][at] = sums[0][0][i] + (sums[0][1][i] + sums[0][2][i]);
+    m.gate[r][at] = sums[1][0][i] + (sums[1][1][i] + sums[1][2][i]);
+  }
+}
+
+// Everything that goes through a sigmoid: conv of q, k and v, decay, output gate.
+template <class Window>
+__device__ void activate(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int n, int base,
+                         bool keeps) {
+  constexpr DType kType = kWindowType<Window>;
+  constexpr unsigned kAll = kChannels + 2 * kDim;
+  const float a_exp = a.a_exp[head];
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < n * kAll; i += kThreads) {
+    const unsigned r = i / kAll, c = i % kAll, at = c % kDim;
+    const int64_t row = base + static_cast<int>(r);
+    float* const to = (c < kDim               ? m.q
+                       : c < 2 * kDim         ? m.k
+                       : c < kChannels        ? m.v
+                       : c < kChannels + kDim ? m.decay
+                                              : m.gate)[r] +
+                      at;
+    float x;
+    if (c < kChannels) {
+      const float4 w = m.conv[c];
+      const float now = rounded_to(kType, m.raw[kPast + r][c]);
+      x = w.w * now;
+      x = fmaf(w.z, rounded_to(kType, m.raw[r + 2][c]), x);
+      x = fmaf(w.y, rounded_to(kType, m.raw[r + 1][c]), x);
+      x = fmaf(w.x, rounded_to(kType, m.raw[r][c]), x);
+      if (keeps) store(slot.pending_raw(), kType, row * 3 * a.width + channel_of(c, a, head), now);
+    } else {
+      x = *to;
+      if (c < kChannels + kDim) x = a_exp * (x + m.bias[at]);
+    }
+    float y = fast_sigmoid(x);
+    if (c < kChannels) {
+      y *= x;
+    } else if (c < kChannels + kDim) {
+      const float decay = a.lower_bound * y;
+      y = decay_of(decay);
+      if (keeps) slot.pending_decay()[row * a.width + head * kDim + at] = decay;
+    }
+    *to = y;
+  }
+}
+
+template <int kCount>
+__device__ inline void warp_sums(float (&v)[kCount]) {
+#pragma unroll 1
+  for (int offset = 16; offset > 0; offset /= 2) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) v[i] += __shfl_xor_sync(0xffffffffu, v[i], offset);
+  }
+}
+__device__ inline float dot(const float4& x, const float4& y) {
+  return fmaf(x.w, y.w, fmaf(x.z, y.z, fmaf(x.y, y.y, x.x * y.x)));
+}
+__device__ inline float4 scaled(const float4& x, float by) {
+  return {x.x * by, x.y * by, x.z * by, x.w * by};
+}
+__device__ inline float4 times(const float4& x, const float4& y) {
+  return {x.x * y.x, x.y * y.y, x.z * y.z, x.w * y.w};
+}
+
+// A warp a row: the norms of q and k, and what the walk multiplies by.
+__device__ void normalise(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int r, int base,
+                          bool keeps) {
+  const int lane = threadIdx.x % 32;
+  const auto at = [lane](float* row) { return reinterpret_cast<float4*>(row) + lane; };
+  const float4 q = *at(m.q[r]), d = *at(m.decay[r]);
+  float4 k = *at(m.k[r]);
+  float sums[3] = {dot(q, q), dot(k, k), dot(q, k)};
+  warp_sums(sums);
+  const float scale_q = rsqrtf(sums[0] + kL2Eps) * 0.08838834764831845f;  // 1 / sqrt(128)
+  const float scale_k = rsqrtf(sums[1] + kL2Eps);
+  k = scaled(k, scale_k);
+  *at(m.k[r]) = k;
+  *at(m.kd[r]) = times(k, d);
+  *at(m.q[r]) = times(scaled(q, scale_q), d);
+  if (lane == 0) m.qk[r] = sums[2] * scale_q * scale_k;
+  if (keeps) *at(slot.pending_key() + (base + r) * a.width + head * kDim) = k;
+}
+
+// Records [base, base + n) as rows of the walk.
+__device__ void load_records(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int n, int base) {
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < n * kDim; i += kThreads) {
+    const int r = i / kDim, c = i % kDim, from = (base + r) * a.width + static_cast<int>(head) * kDim + c;
+    m.k[r][c] = slot.pending_key()[from];
+    m.decay[r][c] = decay_of(slot.pending_decay()[from]);
+    m.v[r][c] = slot.pending_delta()[from];
+  }
+}
+
+__device__ void finish_row(const Shared& m, const Mix& a, const float4& weight, unsigned head, int64_t t,
+                           int r) {
+  const int lane = threadIdx.x % 32;
+  const float4 o = reinterpret_cast<const float4*>(m.v[r])[lane];
+  const float4 gate = reinterpret_cast<const float4*>(m.gate[r])[lane];
+  float squares[1] = {dot(o, o)};
+  warp_sums(squares);
+  const float scale = rsqrtf(squares[0] * (1.0f / kDim) + a.eps);
+  reinterpret_cast<float4*>(a.out(t) + head * kDim)[lane] = times(times(scaled(o, scale), weight), gate);
+}
+
+struct Column4 {
+  float v[4];
+};
+__device__ inline Column4 four(const float* p) {
+  const float4 f = *reinterpret_cast<const float4*>(p);
+  return {{f.x, f.y, f.z, f.w}};
+}
+
+// Row r of the walk: what lane (k, c) sees of it, and the update. `folds`: u is given, and nothing is asked.
+__device__ inline void walk(Shared& m, float (&cell)[kCells][4], int r, bool folds, float* kept) {
+  const int lane = threadIdx.x % 32, c = lane % 4, column = 16 * (threadIdx.x / 32) + 4 * c;
+  const int key = lane / 4 * 4;
+  Column4 u;
+  if (folds) {
+    u = four(m.v[r] + column);
+  } else {
+    float sums[8] = {};  // of k d and the columns, then of q d
+#pragma unroll
+    for (int i = 0; i < kCells / 4; ++i) {
+      const Column4 k = four(m.kd[r] + 32 * i + key), q = four(m.q[r] + 32 * i + key);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+#pragma unroll
+        for (int e = 0; e < 4; ++e) {
+          sums[e] = fmaf(k.v[j], cell[4 * i + j][e], sums[e]);
+          sums[4 + e] = fmaf(q.v[j], cell[4 * i + j][e], sums[4 + e]);
+        }
+      }
+    }
+    // Each step halves what a lane adds up, until it has one sum over all keys.
+    const int bits = lane / 4;
+#pragma unroll
+    for (int half = 4; half > 0; half /= 2) {
+      const bool upper = (bits & half) != 0;
+#pragma unroll
+      for (int j = 0; j < half; ++j) {
+        const float given = upper ? sums[j] : sums[half + j];
+        sums[j] = (upper ? sums[half + j] : sums[j]) + __shfl_xor_sync(0xffffffffu, given, 4 * half);
+      }
+    }
+    const int own = column + bits % 4;
+    const float delta = m.beta[r] * (m.v[r][own] - sums[0]);
+    const float partner = __shfl_xor_sync(0xffffffffu, delta, 16);
+    if (bits >= 4) {
+      m.v[r][own] = fmaf(m.qk[r], partner, sums[0]);
+    } else if (kept != nullptr) {
+      kept[own] = delta;
+    }
+#pragma unroll
+    for (int e = 0; e < 4; ++e) u.v[e] = __shfl_sync(0xffffffffu, delta, 4 * e + c);
+  }
+#pragma unroll
+  for (int i = 0; i < kCells / 4; ++i) {
+    const Column4 k = four(m.k[r] + 32 * i + key), d = four(m.decay[r] + 32 * i + key);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        float& s = cell[4 * i + j][e];
+        s = updated(decayed(s, d.v[j]), k.v[j], u.v[e]);
+      }
+    }
+  }
+}
+
+template <class Window>
+__global__ void __launch_bounds__(kThreads, 2) mix_kernel(StepView step, const __grid_constant__ Mix a) {
+  let_next_start();
+  Shared& m = *dynamic_shared<Shared>();
+  const unsigned heads = static_cast<unsigned>(a.heads), head = blockIdx.x % heads;
+  const Sequence s = step.sequence[blockIdx.x / heads];
+  const KdaSlot slot(a.state, s.slot);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const bool verify = s.kind == RowKind::verify, fresh = s.first == s.replay;
+  // Constants, and what only the step before has written.
+  fill_constants(m, a, head);
+  const float4 weight = reinterpret_cast<const float4*>(a.norm)[lane];
+  float* const stored =
+      slot.state() + (static_cast<int>(head) * kDim + lane / 4 * 4) * kDim + 16 * warp + lane % 4 * 4;
+  float cell[kCells][4];
+#pragma unroll
+  for (int i = 0; i < kCells; ++i) {
+    const Column4 four_cells = fresh ? Column4{} : four(stored + (i / 4 * 32 + i % 4) * kDim);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) cell[i][e] = four_cells.v[e];
+  }
+  const auto save = [&] {
+#pragma unroll
+    for (int i = 0; i < kCells; ++i) {
+      *reinterpret_cast<float4*>(stored + (i / 4 * 32 + i % 4) * kDim) =
+          float4{cell[i][0], cell[i][1], cell[i][2], cell[i][3]};
+    }
+  };
+  constexpr DType kType = kWindowType<Window>;
+  // The window of what comes after rows that end in m.raw[from + kPast - 1].
+  const auto save_window = [&](int from) {
+#pragma unroll 1
+    for (unsigned i = threadIdx.x; i < kPast * kChannels; i += kThreads) {
+      const unsigned at = i / kChannels * 3 * a.width + channel_of(i % kChannels, a, head);
+      store(slot.window(), kType, at, m.raw[from + i / kChannels][i % kChannels]);
+    }
+  };
+  load_past<Window>(m, a, head, slot, s.replay, fresh);
+  wait_for_previous();
+  const int folds = s.replay, all = folds + s.rows;
+  if (verify && folds > 0) {
+    __syncthreads();  // the window has been read
+    save_window(0);
+  }
+  int count = 0;
+#pragma unroll 1
+  for (int first = 0; first < all; first += count) {
+    const bool folding = first < folds;
+    const int base = folding ? first : first - folds;
+    count = min(kRowsAtOnce, (folding ? folds : all) - first);
+    __syncthreads();  // the rows before are done with shared memory
+    if (folding) {
+      load_records(m, a, head, slot, count, base);
+    } else {
+      fill_rows(m, a, head, s, base, count);
+      commit_copies();
+      wait_copies<0>();
+      __syncthreads();
+      multiply_low(m, count);
+      __syncthreads();
+      activate<Window>(m, a, head, slot, count, base, verify);
+      __syncthreads();
+      if (warp < count) normalise(m, a, head, slot, warp, base, verify);
+    }
+    __syncthreads();
+    float* const kept = slot.pending_delta() + base * a.width + head * kDim;
+#pragma unroll 1
+    for (int r = 0; r < count; ++r) {
+      walk(m, cell, r, folding, verify && !folding ? kept + r * a.width : nullptr);
+    }
+    if (first + count == (verify ? folds : all)) save();
+    if (folding) continue;
+    __syncthreads();
+    if (warp < count) finish_row(m, a, weight, head, s.row + base + warp, warp);
+  }
+  if (!verify) save_window(s.rows > 0 ? count : 0);
+}
+
+template <class Window>
+void launch(cudaStream_t stream, const StepView& step, const Mix& a) {
+  static const bool sized = [] {
+    check(cudaFuncSetAttribute(mix_kernel<Window>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(sizeof(Shared))),
+          "kda_mix");
+    return true;
+  }();
+  static_cast<void>(sized);
+  launch_dependent(stream, "kda_mix", blocks_for(int64_t{step.decode_sequences} * a.heads, 1), kThreads,
+                   sizeof(Shared), mix_kernel<Window>, step, a);
+}
+
+}  // namespace
+
+bool fits_kda_mix(const kernels::KdaMix& a) {
+  const auto aligned = [](const void* p, int64_t stride_bytes) {
+    return reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride_bytes % 16 == 0;
+  };
+  const auto rows = [&](const View& v) { return v.dtype == DType::f32 && aligned(v.data, v.stride * 4); };
+  const auto low_rank = [&](const kernels::Linear& l) {
+    return l.w.data.dtype == DType::bf16 && l.w.in() == kDim && aligned(l.w.data.data, l.w.data.stride * 2) &&
+           rows(l.x);
+  };
+  const kernels::KdaState& state = a.conv.state;
+  return a.norm.head_dim == kDim && a.conv.taps == kTaps && low_rank(a.forget) && low_rank(a.gate) &&
+         rows(a.conv.raw) && rows(a.norm.out) && aligned(a.conv.weight, 0) && aligned(a.gates.dt_bias, 0) &&
+         aligned(a.norm.weight, 0) && aligned(state.base + state.state_offset, state.slot_stride) &&
+         state.pending_key_offset % 16 == 0;
+}
+
+void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a) {
+  const Mix m{rows_of<const float>(a.conv.raw),
+              rows_of<const float>(a.forget.x),
+              rows_of<const float>(a.gate.x),
+              rows_of<const float>(a.gates.beta),
+              a.conv.weight,
+              {static_cast<const bf16*>(a.forget.w.data.data), static_cast<const bf16*>(a.gate.w.data.data)},
+              {a.forget.w.data.stride, a.gate.w.data.stride},
+              a.gates.a_exp,
+              a.gates.dt_bias,
+              a.gates.lower_bound,
+              a.norm.weight,
+              a.norm.eps,
+              a.conv.state,
+              rows_of<float>(a.norm.out),
+              static_cast<int32_t>(a.gates.beta.cols),
+              static_cast<int32_t>(a.norm.out.cols)};
+  if (a.conv.state.window_dtype == DType::bf16) return launch<bf16>(stream, step, m);
+  launch<float>(stream, step, m);
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,104 @@
+// kda_mix: all of a KDA layer between its projections, against the composition of the plain ops.
+#include <fmt/core.h>
+
+#include "kda_world.h"
+
+namespace godwit::ops_test {
+namespace {
+
+using kernels::RowKind;
+
+SequenceSpec sequence(RowKind kind, int64_t first, int32_t rows, int32_t slot, int32_t replay = 0) {
+  return {.kind = kind,
+          .first = first,
+          .rows = rows,
+          .slot = slot,
+          .replay = replay,
+          .stream = static_cast<uint64_t>(slot)};
+}
+
+constexpr Tolerance kRecurrence{1e-5, 2e-5};
+
+TEST_P(Backends, KdaMixMatchesTheOracle) {
+  for (const KdaShape shape : {KdaShape{.heads = 3, .d = 48}, KdaShape{.heads = 2, .d = 128},
+                               KdaShape{.heads = 1, .d = 128, .decay_scale = 20, .window = DType::bf16}}) {
+    SCOPED_TRACE(fmt::format("{} heads of {}, window of {}", shape.heads, shape.d, name_of(shape.window)));
+    Side sides[2] = {Side(oracle()), Side(backend(GetParam()))};
+    KdaWorld expected(sides[0], shape);
+    KdaWorld got(sides[1], shape);
+    const std::vector<std::vector<SequenceSpec>> steps = {
+        {sequence(RowKind::decode, 0, 1, 1), sequence(RowKind::forced, 0, 2, 2),
+         sequence(RowKind::forced, 0, 21, 3), sequence(RowKind::verify, 0, 6, 4),
+         sequence(RowKind::prefill, 0, 64, 5)},
+        {sequence(RowKind::decode, 1, 1, 1), sequence(RowKind::verify, 2, 3, 2),
+         sequence(RowKind::verify, 21, 6, 3), sequence(RowKind::decode, 6, 1, 4, 6),
+         sequence(RowKind::prefill, 64, 3, 5)},
+        {sequence(RowKind::forced, 2, 9, 1), sequence(RowKind::verify, 3, 5, 2, 1),
+         sequence(RowKind::verify, 26, 6, 3, 5), sequence(RowKind::draft, 7, 2, 4),
+         sequence(RowKind::decode, 67, 1, 5)},
+    };
+    for (size_t i = 0; i < steps.size(); ++i) {
+      expect_close(got.mix(steps[i]), expected.mix(steps[i]), kRecurrence,
+                   fmt::format("outputs of step {}", i));
+      for (const SequenceSpec& s : steps[i]) {
+        if (s.kind == RowKind::verify && s.replay == 0) continue;  // nothing committed
+        expect_close(got.state(s.slot), expected.state(s.slot), kRecurrence, "state");
+        expect_close(got.window(s.slot), expected.window(s.slot), kExact, "window");
+      }
+    }
+  }
+}
+
+TEST_P(EveryBackend, KdaMixOfVerifyAndReplayIsPlainDecodeBitForBit) {
+  for (const int64_t d : {48, 128}) {
+    for (const int64_t start : {0, 2, 19}) {  // from position 0 the window is short
+      for (const int32_t accepted : {0, 1, 2, 3, 6}) {
+        SCOPED_TRACE(fmt::format("d {} from {} accepted {}", d, start, accepted));
+        Side s(backend(GetParam()));
+        const KdaShape shape{.heads = 1, .d = d};
+        KdaWorld plain(s, shape), drafted(s, shape), kept(s, shape);
+        Matrix decoded(0, d);
+        const auto decode = [&](KdaWorld& world, int64_t rows) {
+          for (int64_t i = 0; i < rows; ++i) {
+            const Matrix row = world.mix({sequence(RowKind::decode, start + i, 1, 1)});
+            decoded.v.insert(decoded.v.end(), row.v.begin(), row.v.end());
+            ++decoded.rows;
+          }
+        };
+        for (KdaWorld* world : {&plain, &drafted, &kept})
+          if (start > 0) world->mix({sequence(RowKind::forced, 0, static_cast<int32_t>(start), 1)});
+        decode(plain, 6);
+        const Matrix verified = drafted.mix({sequence(RowKind::verify, start, 6, 1)});
+        expect_same_bits(verified, decoded, "verify rows = decode rows");
+        // The next verify folds the accepted rows in; its outputs and what it commits are plain decode's.
+        const Matrix next = drafted.mix({sequence(RowKind::verify, start + accepted, 4, 1, accepted)});
+        decode(kept, accepted);
+        if (start + accepted > 0) {
+          expect_same_bits(drafted.state(1), kept.state(1), "state");
+          expect_same_bits(drafted.window(1), kept.window(1), "window");
+        }
+        expect_same_bits(next, kept.mix({sequence(RowKind::forced, start + accepted, 4, 1)}), "next rows");
+      }
+    }
+  }
+}
+
+TEST_P(EveryBackend, KdaMixOfSequencesDoesNotDependOnTheOthers) {
+  const std::vector<SequenceSpec> step = {
+      sequence(RowKind::decode, 0, 1, 1), sequence(RowKind::verify, 0, 5, 3),
+      sequence(RowKind::forced, 0, 3, 2), sequence(RowKind::prefill, 0, 33, 5)};
+  Side s(backend(GetParam()));
+  KdaWorld together(s, {.heads = 2, .d = 128}), alone(s, {.heads = 2, .d = 128});
+  const Matrix all = together.mix(step);
+  int64_t row = 0;
+  for (const SequenceSpec& spec : step) {
+    Rows rows;
+    for (int32_t r = 0; r < spec.rows; ++r) rows.push_back(row++);
+    expect_same_bits(alone.mix({spec}), pick(all, rows), fmt::format("slot {}", spec.slot));
+    if (spec.kind != RowKind::verify)
+      expect_same_bits(together.state(spec.slot), alone.state(spec.slot), "state");
+  }
+}
+
+}  // namespace
+}  // namespace godwit::ops_test
