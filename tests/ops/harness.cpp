@@ -191,7 +191,7 @@ std::unique_ptr<Ops> prepared(std::unique_ptr<Ops> ops) {
   kernels::Dims dims;
   dims.hidden = 4096;
   dims.streams = 4;
-  dims.vocab = 4096;
+  dims.vocab = 8192;
   dims.kda_heads = 8;
   dims.kda_key = 128;
   dims.conv_taps = 4;

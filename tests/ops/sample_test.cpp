@@ -1,5 +1,8 @@
 // sample and history_start through the op interface: offsets, slots, and that a draw does not depend on its
 // batch. What a draw is, is tested in tests/unit/sample.
+#include <cmath>
+#include <set>
+
 #include "harness.h"
 #include "sample/processors.h"
 
@@ -87,6 +90,98 @@ TEST_P(Backends, SampleMatchesTheOracleInAnyBatch) {
   const Matrix logits = random_matrix(91, 63, kVocab, 3);
   check_row_op(
       GetParam(), 63, [&](Side& s, const Rows& r) { return draw(s, r, logits); }, kExact, "sample");
+}
+
+// Draws of vocabularies that a backend may cut into parts, from spread and from tied logits.
+TEST_P(Backends, SampleOfManyIdsMatchesTheOracle) {
+  constexpr int64_t kMany = 6001;
+  struct Cuts {
+    float temperature, top_p, min_p;
+    int32_t top_k;
+  };
+  std::vector<sample::SamplingRow> rows;
+  for (const Cuts& c : {Cuts{0, 1, 0, 0}, Cuts{1, 1, 0, 0}, Cuts{0.7f, 0.9f, 0, 0}, Cuts{1, 1, 0, 40},
+                        Cuts{2, 0.999f, 0, 3000}, Cuts{1, 0.3f, 0, 2}, Cuts{1, 1, 0.05f, 0},
+                        Cuts{30, 1, 0, 5999}, Cuts{0.01f, 0.5f, 0, 0}, Cuts{1, 0.95f, 0.01f, 50}}) {
+    sample::SamplingRow row;
+    row.seed = 11;
+    row.position = static_cast<int64_t>(rows.size());
+    row.temperature = c.temperature;
+    row.top_p = c.top_p;
+    row.min_p = c.min_p;
+    row.top_k = c.top_k;
+    row.slot = static_cast<int32_t>(rows.size());
+    row.top_logprobs = rows.size() % 3 == 0 ? 3 : -1;
+    rows.push_back(row);
+  }
+  const auto count = static_cast<int64_t>(rows.size());
+  for (const bool tied : {false, true}) {
+    Matrix logits = random_matrix(93, count, kMany, 4);
+    if (tied)
+      for (float& v : logits.v) v = std::round(v);
+    for (const uint64_t seed : {1u, 2u, 3u}) {
+      for (sample::SamplingRow& row : rows) row.seed = seed;
+      const auto drawn = [&](Side& s) {
+        kernels::Sample a;
+        a.logits = s.input(logits);
+        a.rows = s.upload(rows);
+        a.last_token = s.upload(std::vector<int32_t>(static_cast<size_t>(count)));
+        a.out = static_cast<sample::Sampled*>(
+            static_cast<void*>(s.raw(count * int64_t{sizeof(sample::Sampled)})));
+        s.ops.sample(a);
+        const auto out = s.download<sample::Sampled>(a.out, count);
+        Matrix m(count, 3);
+        for (int64_t i = 0; i < count; ++i) {
+          const sample::Sampled& one = out[static_cast<size_t>(i)];
+          m.at(i, 0) = static_cast<float>(one.id);
+          m.at(i, 1) = rows[static_cast<size_t>(i)].top_logprobs >= 0 ? one.logprob : 0;
+          m.at(i, 2) = one.top_count > 0 ? static_cast<float>(one.top_ids[one.top_count - 1]) : -1;
+        }
+        return m;
+      };
+      Side expected(oracle()), got(backend(GetParam()));
+      expect_close(drawn(got), drawn(expected), kExact, tied ? "tied" : "spread");
+    }
+  }
+}
+
+// Rows of one slot whose penalties count the rows before: what one step after another would draw.
+TEST_P(EveryBackend, SampleCountsEachRowOfASlotInTheNext) {
+  constexpr int64_t kRows = 4;
+  const Matrix logits = random_matrix(94, 1, kVocab, 2);
+  std::vector<sample::SamplingRow> rows(kRows);
+  for (int32_t i = 0; i < kRows; ++i) {
+    sample::SamplingRow& row = rows[static_cast<size_t>(i)];
+    row.slot = 2;
+    row.history = 1;
+    row.frequency_penalty = 5;
+    row.position = i;
+    row.temperature = i % 2 == 0 ? 0.0f : 0.8f;
+    row.top_p = 0.9f;
+  }
+  Side s(backend(GetParam()));
+  const auto draws = [&](const std::vector<std::vector<sample::SamplingRow>>& steps) {
+    std::vector<int32_t> ids;
+    int32_t* counts = s.upload(std::vector<int32_t>(3 * kVocab));
+    int32_t* last = s.upload(std::vector<int32_t>(3));
+    for (const auto& step : steps) {
+      kernels::Sample a;
+      a.logits = s.input(pick(logits, Rows(step.size(), 0)));
+      a.rows = s.upload(step);
+      a.history = {counts, kVocab};
+      a.last_token = last;
+      a.out =
+          static_cast<sample::Sampled*>(static_cast<void*>(s.raw(kRows * int64_t{sizeof(sample::Sampled)})));
+      s.ops.sample(a);
+      for (const sample::Sampled& one : s.download<sample::Sampled>(a.out, static_cast<int64_t>(step.size())))
+        ids.push_back(one.id);
+      EXPECT_EQ(s.download<int32_t>(last, 3)[2], ids.back());
+    }
+    return ids;
+  };
+  const auto at_once = draws({rows});
+  EXPECT_EQ(at_once, draws({{rows[0]}, {rows[1]}, {rows[2]}, {rows[3]}}));
+  EXPECT_EQ(std::set<int32_t>(at_once.begin(), at_once.end()).size(), at_once.size()) << "penalties count";
 }
 
 TEST_P(EveryBackend, SampleWritesTokenAndHistoryOfTheSlot) {

@@ -18,7 +18,7 @@ int64_t widest_input(const Dims& d) {
 }
 
 struct ScratchBytes {
-  int64_t codes, inner, inner_codes, groups, choices, partial, attend, select;
+  int64_t codes, inner, inner_codes, groups, choices, partial, attend, select, sample;
 };
 ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
   const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
@@ -32,7 +32,8 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
       choices * d.hidden * int64_t{sizeof(float)},
       boundary_bytes(limits.rows, d.hidden),
       d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
-      d.index_pool > 0 ? select_bytes(rows, d.index_topk / d.index_pool, limits.context / d.index_pool) : 0};
+      d.index_pool > 0 ? select_bytes(rows, d.index_topk / d.index_pool, limits.context / d.index_pool) : 0,
+      sample_bytes(limits.sampled_rows, d.vocab)};
 }
 
 Result<void> refuse_above(const char* field, int64_t value, int64_t limit) {
@@ -48,7 +49,7 @@ CudaOps::~CudaOps() {
 }
 
 void CudaOps::release_scratch() {
-  for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_}) {
+  for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_, &sample_}) {
     if (area->base) memory_.release(area->base);
     *area = {};
   }
@@ -60,7 +61,8 @@ std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const Step
           {"experts", s.inner + s.inner_codes + s.groups + s.choices},
           {"mhc_boundary", s.partial},
           {"mla_attend", s.attend},
-          {"index_select", s.select}};
+          {"index_select", s.select},
+          {"sample", s.sample}};
 }
 
 Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
@@ -93,7 +95,10 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   partial_ = area(s.partial);
   attend_ = area(s.attend);
   select_ = area(s.select);
+  sample_ = area(s.sample);
+  memory_.zero(sample_.base, s.sample);
   context_ = limits.context;
+  most_drawn_ = limits.sampled_rows;
   rows_at_once_ = std::min(limits.rows, kRowsAtOnce);
   return {};
 }
@@ -182,7 +187,8 @@ void CudaOps::history_start(const kernels::HistoryStart& a) {
   sm90::history_start(device_.stream(), a);
 }
 void CudaOps::sample(const kernels::Sample& a) {
-  sm90::sample(device_.stream(), a);
+  GODWIT_ASSERT(sample_bytes(a.logits.rows, a.logits.cols) <= sample_.bytes && a.logits.rows <= most_drawn_);
+  sm90::sample(device_.stream(), a, sample_.base, most_drawn_);
 }
 
 int device_count() {

@@ -80,8 +80,8 @@ class CudaOps final : public kernels::Ops {
   Device device_;
   DeviceMemory memory_;
   Dims dims_;
-  int64_t context_ = 0, rows_at_once_ = 0;
-  Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_;
+  int64_t context_ = 0, rows_at_once_ = 0, most_drawn_ = 0;
+  Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_, sample_;
 };
 
 // How many devices there are; 0 without a driver.

@@ -128,6 +128,8 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
                      const View& out, const GroupedScratch& scratch, int multiprocessors);
 
 void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
-void sample(cudaStream_t stream, const kernels::Sample& a);
+// `scratch` holds sample_bytes() of `most_rows`, zero before the first draw.
+int64_t sample_bytes(int64_t most_rows, int64_t vocab);
+void sample(cudaStream_t stream, const kernels::Sample& a, std::byte* scratch, int64_t most_rows);
 
 }  // namespace godwit::sm90

@@ -151,6 +151,11 @@ template <class T>
 T __ldg(const T* p) {
   return *p;
 }
+template <class T>
+T __ldcg(const T* p) {
+  return *p;
+}
+inline void __threadfence() {}
 inline uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
   const uint64_t all = uint64_t{high} << 32 | low;
   uint32_t out = 0;

@@ -1,238 +1,289 @@
-// sample (kernels/ops/head.h), plain form: one block a slot. The order of operations and the cuts are those
-// of src/sample; sums over the vocabulary are f64 in an order that depends on its size only.
-#include "kernels/sm90/device/common.cuh"
+// sample (kernels/ops/head.h) in three launches, each over parts of rows: processors and the best candidate;
+// the weights of candidates, which give the cuts; what the cuts keep, and the draw. The last block of a row
+// to arrive sums up. Greedy rows end in the first. Sums are integers or in ascending order of parts, so a
+// draw depends on its row alone.
 #include "kernels/sm90/device/pipeline.cuh"
-#include "kernels/sm90/launches.h"
-#include "sample/philox.h"
-#include "sample/processors.h"
+#include "kernels/sm90/head/cut.cuh"
 
 namespace godwit::sm90 {
+namespace head {
 namespace {
 
-constexpr int kThreads = 512;
-constexpr float kNever = -INFINITY;
+constexpr int kEach = 8, kPart = kThreads * kEach;  // ids of a part
+constexpr uint64_t kBad = ~uint64_t{0};             // a part with NaN or +inf
 
-// Reductions over the block; every thread gets the result, all threads must call.
-template <class T, class F>
-__device__ T block_fold(T v, F fold) {
-  __shared__ T partial[kThreads / 32];
-  for (int offset = 16; offset > 0; offset /= 2) v = fold(v, __shfl_xor_sync(0xffffffffu, v, offset));
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = v;
-  __syncthreads();
-  T all = partial[0];
-  for (int w = 1; w < kThreads / 32; ++w) all = fold(all, partial[w]);
-  return all;
-}
-__device__ double sum_of(double v) {
-  return block_fold(v, [](double a, double b) { return a + b; });
-}
-__device__ uint64_t max_of(uint64_t v) {
-  return block_fold(v, [](uint64_t a, uint64_t b) { return a > b ? a : b; });
-}
-
-__device__ bool bit(const uint32_t* words, int64_t i) {
-  return (words[i / 32] >> (i % 32)) & 1u;
-}
-
-// One row and its block.
-struct Row {
-  const kernels::Sample& a;
-  const sample::SamplingRow& row;
-  float* logits;  // [vocab]
-  int64_t vocab;
-  int32_t* history;  // [vocab] or null
-
-  // A thread's own ids are consecutive, so that sums of threads in order are sums over ascending ids.
-  __device__ int64_t share() const { return (vocab + kThreads - 1) / kThreads; }
-  __device__ int64_t first() const { return threadIdx.x * share(); }
-  __device__ int64_t last() const { return min(vocab, first() + share()); }
-
-  __device__ bool all_below_infinity() const {
-    bool fine = true;
-    for (int64_t i = threadIdx.x; i < vocab; i += kThreads) fine &= logits[i] < INFINITY;
-    return __syncthreads_and(fine);
-  }
-
-  // sample::process_logits.
-  __device__ bool process() const {
-    if (!all_below_infinity()) return false;
-    if (threadIdx.x == 0) {  // in order: an id may be named twice
-      for (int32_t i = 0; i < row.bias_count; ++i) {
-        logits[a.bias_ids[row.bias_offset + i]] += a.bias_values[row.bias_offset + i];
-      }
-    }
-    __syncthreads();
-    const uint32_t* mask = row.mask >= 0 ? a.masks + row.mask * ((vocab + 31) / 32) : nullptr;
-    for (int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-      float l = logits[i];
-      if (history != nullptr && history[i] != 0) {
-        const int32_t times = history[i] & (sample::kInPrompt - 1);
-        l = l > 0 ? l / row.repetition_penalty : l * row.repetition_penalty;
-        if (times > 0) l -= row.presence_penalty + row.frequency_penalty * static_cast<float>(times);
-      }
-      if ((mask != nullptr && !bit(mask, i)) || (a.banned != nullptr && bit(a.banned, i))) l = kNever;
-      logits[i] = l;
-    }
-    __syncthreads();
-    if (row.stop_suppressed != 0 && static_cast<int32_t>(threadIdx.x) < a.stop_count)
-      logits[a.stop_ids[threadIdx.x]] = kNever;
-    __syncthreads();
-    if (!all_below_infinity()) return false;
-    bool drawable = false;
-    for (int64_t i = threadIdx.x; i < vocab; i += kThreads) drawable |= logits[i] > kNever;
-    return __syncthreads_or(drawable);
-  }
-
-  // The best candidate below `limit`.
-  __device__ uint64_t best_below(uint64_t limit) const {
-    uint64_t best = 0;
-    for (int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-      const uint64_t word = candidate(logits[i], i);
-      if (word < limit && word > best) best = word;
-    }
-    return max_of(best);
-  }
-
-  // e^((value - greatest) / temperature) of an id that top_k and top_p keep.
-  __device__ double weight(int64_t i, float greatest, uint64_t cut) const {
-    if (logits[i] == kNever || candidate(logits[i], i) < cut) return 0;
-    return exp((static_cast<double>(logits[i]) - greatest) / row.temperature);
-  }
-
-  // The largest word `cut` for which keeps(cut) still holds; keeps(0) holds and it is monotone.
-  template <class F>
-  __device__ uint64_t bisect(F keeps) const {
-    uint64_t cut = 0;
-    for (int b = 63; b >= 0; --b) {
-      const uint64_t next = cut | uint64_t{1} << b;
-      if (keeps(next)) cut = next;
-    }
-    return cut;
-  }
-
-  __device__ uint64_t cut_top_k() const {
-    if (row.top_k <= 0 || row.top_k >= vocab) return 0;
-    return bisect([&](uint64_t cut) {
-      int count = 0;
-      for (int64_t i = threadIdx.x; i < vocab; i += kThreads) {
-        count += logits[i] > kNever && candidate(logits[i], i) >= cut;
-      }
-      return block_fold(count, [](int x, int y) { return x + y; }) >= row.top_k;
-    });
-  }
-
-  // The shortest run of the most likely ids whose probability reaches top_p.
-  __device__ uint64_t cut_top_p(float greatest, uint64_t cut_k) const {
-    if (row.top_p >= 1) return cut_k;
-    const auto weight_from = [&](uint64_t cut) {
-      double sum = 0;
-      for (int64_t i = first(); i < last(); ++i) sum += weight(i, greatest, cut);
-      return sum_of(sum);
-    };
-    const double enough = weight_from(cut_k) * row.top_p;
-    const uint64_t cut = bisect([&](uint64_t word) { return weight_from(max(word, cut_k)) >= enough; });
-    return max(cut, cut_k);
-  }
-
-  __device__ int32_t draw(uint64_t best) const {
-    __shared__ double sums[kThreads + 1];
-    __shared__ int32_t drawn;
-    const float greatest = logits[index_of(best)];
-    const uint64_t cut = cut_top_p(greatest, cut_top_k());
-    const auto kept = [&](int64_t i) {
-      const double w = weight(i, greatest, cut);
-      return w >= row.min_p ? w : 0.0;
-    };
-    double own = 0;
-    for (int64_t i = first(); i < last(); ++i) own += kept(i);
-    __syncthreads();
-    sums[threadIdx.x + 1] = own;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      sums[0] = 0;
-      for (int i = 1; i <= kThreads; ++i) sums[i] += sums[i - 1];
-      drawn = index_of(best);  // the answer should rounding leave every sum below the target
-    }
-    __syncthreads();
-    const double target = sample::uniform(row) * sums[kThreads];
-    if (own > 0 && sums[threadIdx.x] <= target && target < sums[threadIdx.x + 1]) {
-      double sum = sums[threadIdx.x];
-      for (int64_t i = first(); i < last() && sum <= target; ++i) {
-        const double w = kept(i);
-        if (w == 0) continue;
-        drawn = static_cast<int32_t>(i);
-        sum += w;
-      }
-    }
-    __syncthreads();
-    return drawn;
-  }
-
-  __device__ void report(uint64_t best, sample::Sampled& out) const {
-    const float greatest = logits[index_of(best)];
-    double sum = 0;
-    for (int64_t i = first(); i < last(); ++i) sum += exp(static_cast<double>(logits[i]) - greatest);
-    const double log_sum = greatest + log(sum_of(sum));
-    const int most = min(row.top_logprobs, sample::kMaxTopLogprobs);
-    out.logprob = static_cast<float>(logits[out.id] - log_sum);
-    uint64_t word = ~uint64_t{0};
-    for (int i = 0; i < most; ++i) {
-      word = best_below(word);
-      if (word == 0 || logits[index_of(word)] == kNever) break;
-      out.top_ids[i] = index_of(word);
-      out.top_logprobs[i] = static_cast<float>(logits[index_of(word)] - log_sum);
-      out.top_count = i + 1;
-    }
-  }
+// Of a row, between the launches.
+struct alignas(64) Summary {
+  uint64_t best;  // candidate; 0: nothing can be drawn
+  uint64_t cut;
+  double log_sum;
+  uint32_t arrived[3];  // blocks, by launch; 0 between steps
 };
 
-// Rows of one slot are drawn one after the other by the block of the first, each counting in the history of
-// the next.
-__global__ void __launch_bounds__(kThreads) sample_kernel(kernels::Sample a) {
+struct Scratch {
+  Summary* summaries;
+  std::byte* rows;
+  int32_t parts;
+
+  static constexpr int64_t bytes_of_row(int64_t parts) { return kBins * 12 + (parts * 24 + 63) / 64 * 64; }
+  __device__ std::byte* row(int64_t i) const { return rows + i * (kBins * 12 + (parts * 24 + 63) / 64 * 64); }
+  __device__ Summary& summary(int64_t i) const { return summaries[i]; }
+  __device__ Histogram histogram(int64_t i) const {
+    return {reinterpret_cast<unsigned long long*>(row(i)), reinterpret_cast<uint32_t*>(row(i) + kBins * 8)};
+  }
+  // [parts] each.
+  __device__ uint64_t* best(int64_t i) const { return reinterpret_cast<uint64_t*>(row(i) + kBins * 12); }
+  __device__ uint64_t* kept(int64_t i) const { return best(i) + parts; }
+  __device__ double* exponentials(int64_t i) const { return reinterpret_cast<double*>(kept(i) + parts); }
+};
+
+// Row i waits for the draw of the row before: both count in one history.
+__device__ bool follows(const kernels::Sample& a, int64_t i) {
+  return i > 0 && i < a.logits.rows && a.rows[i].history != 0 && a.rows[i].slot == a.rows[i - 1].slot &&
+         a.rows[i].scored < 0 && a.rows[i - 1].scored < 0;
+}
+__device__ bool last_of_slot(const kernels::Sample& a, int64_t i) {
+  return i + 1 == a.logits.rows || a.rows[i + 1].slot != a.rows[i].slot;
+}
+__device__ bool draws(const sample::SamplingRow& row) {
+  return row.scored < 0 && row.temperature > 0;
+}
+__device__ bool reports(const sample::SamplingRow& row) {
+  return row.scored >= 0 || row.top_logprobs >= 0;
+}
+__device__ bool cuts(const sample::SamplingRow& row, int64_t vocab) {
+  return draws(row) && (row.top_p < 1 || (row.top_k > 0 && row.top_k < vocab));
+}
+
+// One block's part of a row.
+struct Part {
+  int64_t i;  // row
+  int part;
+  Row r;
+
+  __device__ Part(const kernels::Sample& a, const Scratch& s)
+      : i(blockIdx.x / static_cast<unsigned>(s.parts)),
+        part(static_cast<int>(blockIdx.x % static_cast<unsigned>(s.parts))),
+        r{a, a.rows[i], static_cast<float*>(a.logits.data) + i * a.logits.stride, a.logits.cols} {}
+  __device__ bool skipped() const { return r.row.slot == kernels::kNoSlot || follows(r.a, i); }
+  __device__ int64_t first() const { return int64_t{part} * kPart; }
+  __device__ int64_t last() const { return min(r.vocab, first() + kPart); }
+};
+
+// Whether this is the last of a row's blocks; then it sees what the others wrote (__ldcg).
+__device__ bool last_to_arrive(uint32_t& arrived, int32_t parts) {
+  __shared__ bool last;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    last = atomicAdd(&arrived, 1u) == static_cast<uint32_t>(parts) - 1;
+    if (last) arrived = 0;
+  }
+  __syncthreads();
+  return last;
+}
+
+// logit_bias, penalties and masks. False for NaN or +inf, before them or after.
+__device__ bool process(const Part& p) {
+  const Row& r = p.r;
+  bool fine = true;
+  if (r.row.bias_count > 0) {
+    for (int64_t i = p.first() + threadIdx.x; i < p.last(); i += kThreads) fine &= r.logits[i] < INFINITY;
+    __syncthreads();
+    if (threadIdx.x == 0) {  // in order: an id may be named twice
+      for (int32_t e = r.row.bias_offset; e < r.row.bias_offset + r.row.bias_count; ++e) {
+        const int64_t id = r.a.bias_ids[e];
+        if (id >= p.first() && id < p.last()) r.logits[id] += r.a.bias_values[e];
+      }
+    }
+    __syncthreads();
+  }
+#pragma unroll 1
+  for (int64_t i = p.first() + threadIdx.x; i < p.last(); i += kThreads) {
+    const float old = r.logits[i], l = processed(r.a, r.row, r.vocab, i, old);
+    fine &= (r.row.bias_count > 0 || old < INFINITY) && l < INFINITY;
+    if (l != old) r.logits[i] = l;
+  }
+  return fine;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    process_kernel(const __grid_constant__ kernels::Sample a, const __grid_constant__ Scratch s) {
   begin_dependent();
-  const int64_t first = blockIdx.x;
-  const int32_t slot = a.rows[first].slot;
-  if (slot == kernels::kNoSlot) return;
-  const auto drawn_after = [&](int64_t i) {  // row i goes on where a draw of the same slot stopped
-    return i > 0 && i < a.logits.rows && a.rows[i].slot == slot && a.rows[i - 1].slot == slot &&
-           a.rows[i - 1].scored < 0;
-  };
-  if (drawn_after(first)) return;
-  for (int64_t i = first; i == first || drawn_after(i); ++i) {
-    const sample::SamplingRow& row = a.rows[i];
-    const Row r{a, row, static_cast<float*>(a.logits.data) + i * a.logits.stride, a.logits.cols,
-                row.history != 0 ? a.history.counts + slot * a.history.stride : nullptr};
+  const Part p(a, s);
+  if (p.skipped()) return;
+  const Row& r = p.r;
+  const bool scored = r.row.scored >= 0;
+  if (cuts(r.row, r.vocab)) {
+    const Histogram h = s.histogram(p.i);
+    for (int b = p.part * kThreads + static_cast<int>(threadIdx.x); b < kBins; b += s.parts * kThreads) {
+      h.units[b] = 0;
+      h.count[b] = 0;
+    }
+  }
+  bool fine = true;
+  if (!scored && (r.row.bias_count > 0 || r.row.history != 0 || r.row.mask >= 0 ||
+                  r.row.stop_suppressed != 0 || a.banned != nullptr)) {
+    fine = process(p);
+  }
+  const float* own = r.logits + p.first() + threadIdx.x;
+  const auto count = static_cast<int>(p.last() - p.first());
+  float values[kEach];
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {
+    values[j] = static_cast<int>(threadIdx.x) + j * kThreads < count ? own[j * kThreads] : kNever;
+  }
+  float best = kNever;
+  int at = 0;
+#pragma unroll
+  for (int j = 0; j < kEach; ++j) {  // ids ascend, so that the first of equals is kept
+    fine &= values[j] < INFINITY;
+    if (values[j] > best) best = values[j], at = j;
+  }
+  const bool any = best > kNever || scored;
+  uint64_t word = any ? candidate(best, p.first() + threadIdx.x + at * kThreads) : 0;
+  word = max_of(fine ? word : kBad);
+  if (threadIdx.x == 0) s.best(p.i)[p.part] = word;
+  Summary& summary = s.summary(p.i);
+  if (!last_to_arrive(summary.arrived[0], s.parts)) return;
+  word = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < s.parts; e += kThreads)
+    word = max(word, __ldcg(s.best(p.i) + e));
+  word = max_of(word);
+  if (threadIdx.x != 0) return;
+  if (word == kBad) word = 0;
+  summary.best = word;
+  if (draws(r.row) || reports(r.row)) return;
+  sample::Sampled out{};
+  out.finite = word != 0;
+  if (word != 0) out.id = index_of(word);
+  leave(a, p.i, out, last_of_slot(a, p.i));
+}
+
+__global__ void __launch_bounds__(kThreads)
+    weigh_kernel(const __grid_constant__ kernels::Sample a, const __grid_constant__ Scratch s) {
+  begin_dependent();
+  const Part p(a, s);
+  const Row& r = p.r;
+  const bool by_cut = cuts(r.row, r.vocab), reported = reports(r.row);
+  if (p.skipped() || !(by_cut || reported)) return;
+  Summary& summary = s.summary(p.i);
+  if (summary.best == 0) return;
+  const float greatest = r.logits[index_of(summary.best)];
+  const Histogram h = s.histogram(p.i);
+  double sum = 0;
+#pragma unroll 1
+  for (int64_t i = p.first() + threadIdx.x; i < p.last(); i += kThreads) {
+    const float l = r.logits[i];
+    if (reported) sum += exp(static_cast<double>(l) - greatest);
+    if (!by_cut || l == kNever) continue;
+    const double x = exponent_of(l, greatest, r.row.temperature);
+    const int bin = bin_of(x);
+    atomicAdd(h.count + bin, 1u);
+    const uint64_t units = units_of(x, 0);
+    if (units > 0) atomicAdd(h.units + bin, static_cast<unsigned long long>(units));
+  }
+  sum = sum_of(sum);
+  if (threadIdx.x == 0) s.exponentials(p.i)[p.part] = sum;
+  if (!last_to_arrive(summary.arrived[1], s.parts)) return;
+  if (threadIdx.x == 0 && reported) {
+    sum = 0;
+    for (int e = 0; e < s.parts; ++e) sum += __ldcg(s.exponentials(p.i) + e);
+    summary.log_sum = greatest + log(sum);
+  }
+  if (!by_cut) return;
+  const uint64_t cut = cut_of(r, greatest, h);
+  if (threadIdx.x == 0) summary.cut = cut;
+}
+
+// The id drawn from what is kept, by the last block of the row to arrive; -1 in the others.
+__device__ int32_t draw(const Part& p, const Scratch& s, Summary& summary) {
+  __shared__ int32_t drawn;
+  const Row& r = p.r;
+  const float greatest = r.logits[index_of(summary.best)];
+  const uint64_t cut = cuts(r.row, r.vocab) ? summary.cut : 0;
+  const auto units = [&](int64_t i) { return r.units(i, greatest, cut, r.row.min_p); };
+  uint64_t own = 0;
+#pragma unroll 1
+  for (int64_t i = p.first() + threadIdx.x; i < p.last(); i += kThreads) own += units(i);
+  own = sum_of(own);
+  if (threadIdx.x == 0) s.kept(p.i)[p.part] = own;
+  if (!last_to_arrive(summary.arrived[2], s.parts)) return -1;
+  // The part where the draw falls, then the id in it.
+  uint64_t all = 0;
+  for (int e = static_cast<int>(threadIdx.x); e < s.parts; e += kThreads) all += __ldcg(s.kept(p.i) + e);
+  all = sum_of(all);
+  const uint64_t target = target_of(r.row, all);
+  uint64_t before = 0;
+  int part = 0;
+  for (; part + 1 < s.parts; ++part) {
+    const uint64_t kept = __ldcg(s.kept(p.i) + part);
+    if (before + kept > target) break;
+    before += kept;
+  }
+  const int64_t first = int64_t{part} * kPart + int64_t{threadIdx.x} * kEach;
+  const int64_t last = min(r.vocab, first + kEach);
+  own = 0;
+  for (int64_t i = first; i < last; ++i) own += units(i);
+  if (threadIdx.x == 0) drawn = index_of(summary.best);
+  __syncthreads();
+  const int32_t id = walk(first, last, before + prefix_of(own).before, own, target, units);
+  if (id >= 0) drawn = id;
+  __syncthreads();
+  return drawn;
+}
+
+__global__ void __launch_bounds__(kThreads)
+    draw_kernel(const __grid_constant__ kernels::Sample a, const __grid_constant__ Scratch s) {
+  begin_dependent();
+  const Part p(a, s);
+  if (p.skipped()) return;
+  const Row& r = p.r;
+  Summary& summary = s.summary(p.i);
+  const bool finite = summary.best != 0;
+  if (draws(r.row) || reports(r.row)) {
     sample::Sampled out{};
-    if (row.scored >= 0) {
-      out.id = row.scored;
-      out.finite = r.all_below_infinity() ? 1 : 0;
-      if (out.finite != 0) r.report(r.best_below(~uint64_t{0}), out);
-      if (threadIdx.x == 0) a.out[i] = out;
+    out.finite = finite;
+    if (r.row.scored >= 0) {
+      out.id = r.row.scored;
+    } else if (finite) {
+      out.id = index_of(summary.best);
+    }
+    if (finite && draws(r.row)) {
+      out.id = draw(p, s, summary);
+      if (out.id < 0) return;
+    } else if (p.part != 0) {
       return;
     }
-    if (r.process()) {
-      const uint64_t best = r.best_below(~uint64_t{0});
-      out.id = row.temperature > 0 ? r.draw(best) : index_of(best);
-      if (row.top_logprobs >= 0) r.report(best, out);
-    } else {
-      out.finite = 0;
-    }
-    if (threadIdx.x == 0) {
-      a.out[i] = out;
-      a.last_token[slot] = max(out.id, 0);
-      if (r.history != nullptr && out.finite != 0) ++r.history[out.id];
-    }
-    __syncthreads();  // the next row reads the history
+    if (finite && reports(r.row)) r.report(summary.log_sum, out);
+    __syncthreads();
+    if (threadIdx.x == 0) leave(a, p.i, out, last_of_slot(a, p.i));
+  } else if (p.part != 0) {
+    return;
+  }
+  for (int64_t i = p.i + 1; follows(a, i); ++i) {
+    __syncthreads();  // the history of the row before
+    draw_row(a, i);
   }
 }
 
 }  // namespace
+}  // namespace head
 
-void sample(cudaStream_t stream, const kernels::Sample& a) {
+int64_t sample_bytes(int64_t rows, int64_t vocab) {
+  return rows * (int64_t{sizeof(head::Summary)} +
+                 head::Scratch::bytes_of_row((vocab + head::kPart - 1) / head::kPart));
+}
+
+void sample(cudaStream_t stream, const kernels::Sample& a, std::byte* scratch, int64_t most_rows) {
   if (a.logits.rows == 0) return;
-  if (a.stop_count > kThreads) fatal("sample: more stop ids than threads", cudaErrorInvalidValue);
-  launch_dependent(stream, "sample", blocks_for(a.logits.rows, 1), kThreads, 0, sample_kernel, a);
+  const auto parts = static_cast<int32_t>((a.logits.cols + head::kPart - 1) / head::kPart);
+  auto* const summaries = reinterpret_cast<head::Summary*>(scratch);
+  const head::Scratch s{summaries, reinterpret_cast<std::byte*>(summaries + most_rows), parts};
+  const unsigned blocks = blocks_for(a.logits.rows * s.parts, 1);
+  launch_dependent(stream, "sample", blocks, head::kThreads, 0, head::process_kernel, a, s);
+  launch_dependent(stream, "sample", blocks, head::kThreads, 0, head::weigh_kernel, a, s);
+  launch_dependent(stream, "sample", blocks, head::kThreads, 0, head::draw_kernel, a, s);
 }
 
 }  // namespace godwit::sm90
