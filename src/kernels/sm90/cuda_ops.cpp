@@ -49,7 +49,8 @@ CudaOps::~CudaOps() {
 }
 
 void CudaOps::release_scratch() {
-  for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_, &sample_}) {
+  for (Area* area :
+       {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_, &sample_}) {
     if (area->base) memory_.release(area->base);
     *area = {};
   }
@@ -57,12 +58,9 @@ void CudaOps::release_scratch() {
 
 std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const StepLimits& limits) const {
   const ScratchBytes s = scratch_bytes(dims, limits);
-  return {{"linear", s.codes},
-          {"experts", s.inner + s.inner_codes + s.groups + s.choices},
-          {"mhc_boundary", s.partial},
-          {"mla_attend", s.attend},
-          {"index_select", s.select},
-          {"sample", s.sample}};
+  return {{"linear", s.codes},         {"experts", s.inner + s.inner_codes + s.groups + s.choices},
+          {"mhc_boundary", s.partial}, {"mla_attend", s.attend},
+          {"index_select", s.select},  {"sample", s.sample}};
 }
 
 Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
