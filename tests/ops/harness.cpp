@@ -195,7 +195,7 @@ std::unique_ptr<Ops> prepared(std::unique_ptr<Ops> ops) {
   dims.kda_heads = 8;
   dims.kda_key = 128;
   dims.conv_taps = 4;
-  dims.mla_heads = 16;
+  dims.mla_heads = 18;
   dims.latent = 512;
   dims.nope = 256;
   dims.value = 256;

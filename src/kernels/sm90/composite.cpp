@@ -128,6 +128,21 @@ void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
               prefill(a.norm.out)});
 }
 
+void CudaOps::dsa_project(const StepView& step, const kernels::DsaProject& a) {
+  if (!fits_dsa_front(a)) return Ops::dsa_project(step, a);
+  const bool indexes = !a.wq_b.empty();
+  const kernels::Linear from_x[] = {{a.x, a.q_a, a.q_latent},
+                                    {a.x, a.kv_a, a.latent},
+                                    {a.x, a.weights_proj, a.index_weight},
+                                    {a.x, a.wk, a.index_key},
+                                    {a.x, a.gate, a.index_gate}};
+  linears(std::span(from_x).first(indexes ? 5 : 2));
+  dsa_front(device_.stream(), step, a);
+  const kernels::Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
+  linears(std::span(from_latent).first(indexes ? 2 : 1));
+  head_linear({a.q, a.absorb_k, a.heads, a.query});
+}
+
 float* CudaOps::partial(const kernels::MhcCollapse& a) const {
   GODWIT_ASSERT(boundary_bytes(a.x.rows, a.x.cols) <= partial_.bytes);
   return reinterpret_cast<float*>(partial_.base);

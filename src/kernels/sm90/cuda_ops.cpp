@@ -24,16 +24,15 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
   const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
   const int64_t inner = std::max(d.expert_inner, d.shared_inner);
   const int64_t rows = std::min(limits.rows, kRowsAtOnce);
-  return {
-      quantized_bytes(limits.rows, widest_input(d)),
-      choices * ((inner + 3) / 4 * 4) * int64_t{sizeof(float)},
-      quantized_bytes(choices, inner),
-      group_bytes(limits.rows, d.experts_topk),
-      choices * d.hidden * int64_t{sizeof(float)},
-      boundary_bytes(limits.rows, d.hidden),
-      d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
-      d.index_pool > 0 ? select_bytes(rows, d.index_topk / d.index_pool, limits.context / d.index_pool) : 0,
-      sample_bytes(limits.sampled_rows, d.vocab)};
+  return {quantized_bytes(limits.rows, widest_input(d)),
+          choices * ((inner + 3) / 4 * 4) * int64_t{sizeof(float)},
+          quantized_bytes(choices, inner),
+          group_bytes(limits.rows, d.experts_topk),
+          choices * d.hidden * int64_t{sizeof(float)},
+          boundary_bytes(limits.rows, d.hidden),
+          d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
+          d.index_pool > 0 ? select_bytes(rows, limits.context / d.index_pool) : 0,
+          sample_bytes(limits.sampled_rows, d.vocab)};
 }
 
 Result<void> refuse_above(const char* field, int64_t value, int64_t limit) {
@@ -171,8 +170,8 @@ void CudaOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
 }
 void CudaOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
   const int64_t pools = context_ / a.pool;
-  if (!fits_split_select(a)) return sm90::index_select(device_.stream(), step, a);
-  GODWIT_ASSERT(select_bytes(rows_at_once_, a.topk / a.pool, pools) <= select_.bytes);
+  if (!fits_split_select(a, pools)) return sm90::index_select(device_.stream(), step, a);
+  GODWIT_ASSERT(select_bytes(rows_at_once_, pools) <= select_.bytes);
   split_select(device_.stream(), step, a, select_.base, rows_at_once_, pools);
 }
 void CudaOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {

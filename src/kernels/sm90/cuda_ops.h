@@ -1,5 +1,5 @@
 // The CUDA backend. Every op has one plain form for any shape; f32 activations, weights f32 | bf16 | f8_e4m3
-// blocks, latents and pooled keys f32 | bf16. See README.md.
+// blocks, caches of every format. See README.md.
 #pragma once
 
 #include <memory>
@@ -23,7 +23,6 @@ class CudaOps final : public kernels::Ops {
   kernels::Memory& memory() override { return memory_; }
   std::vector<kernels::ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const override;
   Result<void> prepare(const Dims& dims, const StepLimits& limits) override;
-  bool holds(DType format) const override { return format != DType::f8_e4m3; }
   std::unique_ptr<kernels::Recording> record(const std::function<void()>& issue) override;
 
   void embed(const StepView& step, const kernels::Embed& a) override;
@@ -57,6 +56,7 @@ class CudaOps final : public kernels::Ops {
   void route(const kernels::Route& a) override;
   void experts(const kernels::Experts& a) override;
 
+  void dsa_project(const StepView& step, const kernels::DsaProject& a) override;
   void moe(const kernels::Moe& a) override;
 
   void lm_head(const kernels::Linear& a) override { linear(a); }

@@ -84,22 +84,26 @@ void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);
+// What lies between a DSA layer's products of x and those of the query latent: the norms of both latents and
+// of the index key, and the writes of the caches. The normed latent is not written back.
+bool fits_dsa_front(const kernels::DsaProject& a);
+void dsa_front(cudaStream_t stream, const StepView& step, const kernels::DsaProject& a);
 constexpr int64_t kMaxSelectedPools = 2048;   // topk / P: candidates are sorted in shared memory
 constexpr int64_t kMaxIndexQuery = 16384;     // (Hi rounded up to 8) * di: a row's queries, there too
 constexpr int64_t kMaxSelectedTokens = 8192;  // topk: a row's attention scores, there too
 void index_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a);
 void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
 
-// Forms for bf16 caches; scratch as priced below, for `rows_at_once` rows, more rows take turns.
+// Forms for bf16 and fp8 caches; scratch as priced below, for `rows` rows at once, more rows take turns.
 constexpr int64_t kRowsAtOnce = 64;
 bool fits_split_attend(const kernels::MlaAttend& a);
 int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, int64_t pool);
 void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a, void* scratch,
-                  int64_t rows_at_once);
-bool fits_split_select(const kernels::IndexSelect& a);
-int64_t select_bytes(int64_t rows, int64_t keep, int64_t most_pools);
+                  int64_t rows);
+bool fits_split_select(const kernels::IndexSelect& a, int64_t most_pools);
+int64_t select_bytes(int64_t rows, int64_t most_pools);
 void split_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,
-                  int64_t rows_at_once, int64_t most_pools);
+                  int64_t rows, int64_t most_pools);
 
 constexpr int64_t kMaxExperts = 4096;
 // The choice, from logits that are already in a.logits.

@@ -9,12 +9,15 @@ struct float2 {
 struct __half {
   _Float16 value;
 };
-struct __half2 {
-  _Float16 x, y;
-};
 struct __half2_raw {
   uint16_t x, y;  // bits
-  operator __half2() const { return {__builtin_bit_cast(_Float16, x), __builtin_bit_cast(_Float16, y)}; }
+};
+struct __half2 {
+  _Float16 x, y;
+  __half2(_Float16 first, _Float16 second) : x(first), y(second) {}
+  __half2(const __half2_raw& r)
+      : x(__builtin_bit_cast(_Float16, r.x)), y(__builtin_bit_cast(_Float16, r.y)) {}
+  operator __half2_raw() const { return {__builtin_bit_cast(uint16_t, x), __builtin_bit_cast(uint16_t, y)}; }
 };
 struct __half_raw {
   uint16_t x;
@@ -30,6 +33,9 @@ inline float __half2float(__half x) {
 }
 inline float2 __half22float2(__half2 v) {
   return {static_cast<float>(v.x), static_cast<float>(v.y)};
+}
+inline __half2 __floats2half2_rn(float first, float second) {
+  return {static_cast<_Float16>(first), static_cast<_Float16>(second)};
 }
 inline __half_raw __nv_cvt_fp8_to_halfraw(uint8_t code, __nv_fp8_interpretation_t) {
   return {__builtin_bit_cast(uint16_t, static_cast<_Float16>(godwit::to_float(godwit::f8_e4m3{code})))};

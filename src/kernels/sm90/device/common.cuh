@@ -86,12 +86,15 @@ __device__ inline int64_t position_of(const kernels::Sequence& s, int64_t t) {
   return s.first + (t - s.row);
 }
 
-// One word of the total order of a selection: higher value first, then the lower index; NaN ranks below every
-// value, -0 equals 0, and 0 is below every candidate.
-__device__ inline uint64_t candidate(float value, int64_t index) {
+// The total order of a selection's values: NaN ranks below every value, -0 equals 0, and 0 is below every
+// candidate.
+__device__ inline uint32_t order_of(float value) {
   const uint32_t bits = __float_as_uint(value + 0.0f);
-  const uint32_t ordered = isnan(value) ? 1u : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
-  return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - static_cast<uint32_t>(index));
+  return isnan(value) ? 1u : (bits & 0x80000000u) ? ~bits : bits | 0x80000000u;
+}
+// One word of it: higher value first, then the lower index.
+__device__ inline uint64_t candidate(float value, int64_t index) {
+  return static_cast<uint64_t>(order_of(value)) << 32 | (0xffffffffu - static_cast<uint32_t>(index));
 }
 __device__ inline int32_t index_of(uint64_t word) {
   return static_cast<int32_t>(0xffffffffu - static_cast<uint32_t>(word));

@@ -23,11 +23,6 @@ struct Attend {
 };
 
 template <class L>
-__device__ const L* latent(const Cached& cached, int64_t position, int64_t width) {
-  return static_cast<const L*>(cached.latents(position)) + Cached::latent_at(position, width);
-}
-
-template <class L>
 __global__ void __launch_bounds__(kThreads) attend_kernel(StepView step, Attend a) {
   begin_dependent();
   float* const p = dynamic_shared<float>();  // [tokens]
@@ -43,9 +38,9 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(StepView step, Attend 
   };
   const float* q = a.query(t) + head * a.width;
   for (int j = threadIdx.x / 32; j < tokens; j += kWarps) {
-    const L* c = latent<L>(cached, position(j), a.width);
+    const StoredValues c = cached.stored_latent(position(j), a.width);
     float dot = 0;
-    for (int64_t i = threadIdx.x % 32; i < a.width; i += 32) dot = fmaf(q[i], load(c + i), dot);
+    for (int64_t i = threadIdx.x % 32; i < a.width; i += 32) dot = fmaf(q[i], c.at<L>(i), dot);
     dot = a.scale * warp_sum(dot);
     if (threadIdx.x % 32 == 0) p[j] = dot;
   }
@@ -59,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(StepView step, Attend 
   for (int64_t c = threadIdx.x; c < a.width; c += kThreads) {
     float sum = 0;
     for (int j = 0; j < tokens; ++j) {
-      sum = fmaf(p[j], load(latent<L>(cached, position(j), a.width) + c), sum);
+      sum = fmaf(p[j], cached.stored_latent(position(j), a.width).template at<L>(c), sum);
     }
     a.out(t)[head * a.width + c] = sum / total;
   }
@@ -74,11 +69,10 @@ void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAtt
                     a.query.cols / a.heads,          a.scale, rows_of<float>(a.out)};
   const unsigned blocks = blocks_for(step.rows * a.heads, 1);
   const size_t bytes = static_cast<size_t>(a.pools.cols * a.pool + a.pool) * sizeof(float);
-  if (a.cache.latent_dtype == DType::f32) {
-    launch_dependent(stream, "mla_attend", blocks, kThreads, bytes, attend_kernel<float>, step, args);
-  } else {
-    launch_dependent(stream, "mla_attend", blocks, kThreads, bytes, attend_kernel<bf16>, step, args);
-  }
+  const auto kernel = a.cache.latent_dtype == DType::f32    ? attend_kernel<float>
+                      : a.cache.latent_dtype == DType::bf16 ? attend_kernel<bf16>
+                                                            : attend_kernel<f8_e4m3>;
+  launch_dependent(stream, "mla_attend", blocks, kThreads, bytes, kernel, step, args);
 }
 
 }  // namespace godwit::sm90

@@ -1,10 +1,12 @@
-// mla_attend over bf16 latents (glm5_next spec §9.2, kernels spec §3.7): a block takes 16 heads of one row
-// and 128 entries of its list, so that every latent is read once for all heads. Where a list is cut depends
-// on the list alone; the pieces are put together in their order.
+// mla_attend over bf16 or fp8 latents of 512 values (glm5_next spec §9.2, kernels spec §3.7). A row's list is
+// cut into pieces of 64 entries, four of which make a group: pieces are joined to their group in order,
+// groups in order to the result. A block takes 16 heads and either one piece, or a group whose pieces it
+// joins itself by the same operations: which of the two depends on the number of rows, the result does not.
 #include <algorithm>
+#include <bit>
 
+#include "kernels/sm90/dsa/latents.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
-#include "kernels/sm90/dsa/parts.cuh"
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90 {
@@ -12,180 +14,224 @@ namespace {
 
 using kernels::Sequence;
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kTokens = 128;  // of a piece; 16 a warp
-constexpr int kHeads = 16;    // of a block
-constexpr int kScorePitch = kTokens + 4;
-constexpr int kMaxWidth = 512;
-constexpr int kMaxPieces = static_cast<int>((kMaxSelectedTokens + 2 * kTokens) / kTokens);
+constexpr int kGroup = 4;  // pieces
+constexpr int kJoinThreads = 64, kJoinColumns = 4 * kJoinThreads;
+constexpr int kMaxPieces = static_cast<int>((kMaxSelectedTokens + 2 * kPieceTokens) / kPieceTokens);
 
 struct Attend {
-  Rows<const float> query;  // [T, heads width]
+  Rows<const float> query;  // [T, heads kWidth]
   kernels::DsaCache cache;
   Rows<const int32_t> pools, count;
-  int32_t pool, heads, width;
-  int32_t head_groups, pieces;
+  int32_t pool_shift;  // log2 P, which divides a page
+  int32_t heads, head_groups;
+  int32_t together;  // pieces of a block: 1 or kGroup
+  int32_t parts;     // blocks of a row and 16 heads
   float scale;
   int32_t first_row;
-  float* partial;   // [rows, pieces, heads, width]
-  float2* maximum;  // [rows, pieces, heads]: largest score, sum of exponentials
-  Rows<float> out;  // [T, heads width]
+  float* partial;   // [rows, parts, heads, kWidth]
+  float2* maximum;  // [rows, parts, heads]: largest score, sum of exponentials
+  Rows<float> out;  // [T, heads kWidth]
 };
 
-__device__ int listed(const Attend& a, int64_t t) {
-  return a.count(t)[0] * a.pool;
-}
-__device__ int tokens_of(const Attend& a, const Sequence& s, int64_t t) {
-  return listed(a, t) + static_cast<int>((position_of(s, t) + 1) % a.pool);
-}
+// Entries of a row's list: tokens of whole pools, then those of the pool that is not complete.
+struct List {
+  const int32_t* pools;
+  int listed, tokens;
+  int32_t tail;  // position of the first after whole pools
+  int shift;
 
-constexpr size_t latent_pitch(int width) {
-  return static_cast<size_t>(width) * 2 + 16;
-}
-constexpr size_t shared_bytes(int width) {
-  return kTokens * latent_pitch(width) + static_cast<size_t>(width / 16) * 32 * sizeof(Parts) +
-         kHeads * kScorePitch * sizeof(float) + kTokens * sizeof(void*);
-}
-
-__global__ void __launch_bounds__(kThreads) piece_kernel(StepView step, const __grid_constant__ Attend a) {
-  uint8_t* const memory = dynamic_shared<uint8_t>();
-  begin_dependent();
-  const int pitch = static_cast<int>(latent_pitch(a.width)), steps = a.width / 16;
-  uint8_t* latents = memory;
-  Parts* queries = reinterpret_cast<Parts*>(memory + kTokens * pitch);
-  float* scores = reinterpret_cast<float*>(queries + steps * 32);
-  const uint8_t** from = reinterpret_cast<const uint8_t**>(scores + kHeads * kScorePitch);
-  const int piece = blockIdx.x % a.pieces, group = blockIdx.x / a.pieces % a.head_groups;
-  const int64_t row = blockIdx.x / a.pieces / a.head_groups, t = a.first_row + row;
-  const Sequence& s = step.sequence[step.row_sequence[t]];
-  const int first = piece * kTokens, count = min(kTokens, tokens_of(a, s, t) - first);
-  if (count <= 0) return;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q4 = lane % 4;
-
-  if (threadIdx.x < kTokens) {
-    const int j = first + static_cast<int>(threadIdx.x), in_list = listed(a, t);
-    const int64_t end = position_of(s, t) + 1;
-    int64_t position = 0;
-    if (j < in_list) {
-      position = int64_t{a.pools(t)[j / a.pool]} * a.pool + j % a.pool;
-    } else if (static_cast<int>(threadIdx.x) < count) {
-      position = end / a.pool * a.pool + (j - in_list);
-    }
-    const Cached cached(step, a.cache, s);
-    from[threadIdx.x] =
-        static_cast<const uint8_t*>(cached.latents(position)) + 2 * Cached::latent_at(position, a.width);
+  // Of row t, which sees `end` tokens.
+  __device__ List(const Attend& a, int32_t end, int64_t t) : pools(a.pools(t)), shift(a.pool_shift) {
+    tail = end >> shift << shift;
+    listed = a.count(t)[0] << shift;
+    tokens = listed + (end - tail);
   }
-  __syncthreads();
-  for (int r = warp; r < kTokens; r += kWarps) {
-    for (int c = lane; c < a.width / 8; c += 32)
-      copy_async(latents + r * pitch + 16 * c, from[r] + 16 * c, r < count);
+  // 0 past the end.
+  __device__ int32_t position(int j) const {
+    if (j < listed) return (pools[j >> shift] << shift) + (j & ((1 << shift) - 1));
+    return j < tokens ? tail + (j - listed) : 0;
+  }
+};
+
+// How what came before and what comes are weighed when they are joined.
+struct Join {
+  float before, next;
+  __device__ Join(float before_maximum, float next_maximum) {
+    const float largest = fmaxf(before_maximum, next_maximum);
+    before = expf(before_maximum - largest);
+    next = expf(next_maximum - largest);
+  }
+  __device__ float operator()(float sum, float value) const { return fmaf(before, sum, next * value); }
+};
+
+template <class Latents>
+constexpr size_t shared_bytes() {
+  return sizeof(Piece<Latents>) + 2 * kPieceTokens * sizeof(void*);
+}
+
+template <class Latents>
+__global__ void __launch_bounds__(kPieceThreads, 2)
+    piece_kernel(StepView step, const __grid_constant__ Attend a) {
+  auto& piece = *dynamic_shared<Piece<Latents>>();
+  auto* const places = reinterpret_cast<const std::byte**>(&piece + 1);  // [2, kPieceTokens]
+  let_next_start();
+  const unsigned part = blockIdx.x % a.parts, rest = blockIdx.x / a.parts;
+  const int group = static_cast<int>(rest % a.head_groups);
+  const int64_t row = rest / a.head_groups, t = a.first_row + row;
+  const Sequence& s = step.sequence[step.row_sequence[t]];
+  const int first = static_cast<int>(part) * a.together * kPieceTokens;
+  const auto end = static_cast<int32_t>(position_of(s, t) + 1);
+  const int32_t* const pages = step.pages + s.page_offset;
+  wait_for_previous();
+  const List list(a, end, t);
+  const int tokens = min(a.together * kPieceTokens, list.tokens - first);
+  if (tokens <= 0) return;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
+  const int heads = min(kPieceHeads, a.heads - group * kPieceHeads);
+  float sum[Latents::kTiles][4] = {};
+  float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  // of heads g and g + 8
+#pragma unroll 1
+  for (int i = -1; i * kPieceTokens < tokens; ++i) {
+    const int count = min(kPieceTokens, tokens - i * kPieceTokens);
+    if (i >= 0) {
+      __syncthreads();  // the piece before is done with, and places are known
+      const std::byte* const* from = places + i % 2 * kPieceTokens;
+#pragma unroll 1
+      for (int r = warp; r < kPieceTokens; r += kPieceWarps) {
+        for (int c = lane; c < Latents::kRowBytes / 16; c += 32)
+          copy_async(piece.latents[r] + 16 * c, from[r] + 16 * c, r < count);
+      }
+      commit_copies();
+    }
+    if (threadIdx.x < kPieceTokens) {  // of the next piece
+      const int32_t position = list.position(first + (i + 1) * kPieceTokens + static_cast<int>(threadIdx.x));
+      places[(i + 1) % 2 * kPieceTokens + threadIdx.x] =
+          a.cache.base + int64_t{pages[position / kPageTokens]} * a.cache.page_stride +
+          a.cache.latent_offset + position % kPageTokens * Latents::kRowBytes;
+    }
+    if (i < 0) continue;
+    typename Latents::Query query(a.query(t) + int64_t{group} * kPieceHeads * kWidth, heads);
+    wait_copies<0>();
+    __syncthreads();
+    Latents::score(piece, query);
+    __syncthreads();
+    weigh(piece, a.scale, count);
+    __syncthreads();
+    const Join join[2] = {{largest[0], piece.largest[g]}, {largest[1], piece.largest[g + 8]}};
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      total[h] = join[h](total[h], piece.total[g + 8 * h]);
+      largest[h] = fmaxf(largest[h], piece.largest[g + 8 * h]);
+    }
+    Latents::add(piece,
+                 [&](int tile, int j, float value) { sum[tile][j] = join[j / 2](sum[tile][j], value); });
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (g + 8 * h >= heads) continue;
+    const int64_t place = (row * a.parts + part) * a.heads + group * kPieceHeads + g + 8 * h;
+    if (threadIdx.x % 4 == 0 && warp == 0) a.maximum[place] = {largest[h], total[h]};
+    Latents::store(a.partial + place * kWidth, sum, h);
+  }
+}
+
+// A block a row, head and half of the columns.
+__global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const __grid_constant__ Attend a) {
+  float4* const sums = dynamic_shared<float4>();  // [parts, kJoinThreads]
+  __shared__ float2 maximum[kMaxPieces], weight[kMaxPieces];
+  __shared__ float2 group_maximum[kMaxPieces], group_weight[kMaxPieces];
+  let_next_start();
+  constexpr unsigned kSlices = kWidth / kJoinColumns;
+  const unsigned rest = blockIdx.x / kSlices;
+  const int64_t row = rest / a.heads, t = a.first_row + row;
+  const int per_group = kGroup / a.together;
+  const auto end = static_cast<int32_t>(position_of(step.sequence[step.row_sequence[t]], t) + 1);
+  wait_for_previous();
+  const int tokens = List(a, end, t).tokens;
+  const int groups = (tokens + kGroup * kPieceTokens - 1) / (kGroup * kPieceTokens);
+  const int parts = a.together == 1 ? (tokens + kPieceTokens - 1) / kPieceTokens : groups;
+  const int64_t first = row * a.parts * a.heads + rest % a.heads;  // of its parts, a.heads apart
+  const int64_t column = blockIdx.x % kSlices * kJoinColumns + 4 * threadIdx.x;
+#pragma unroll 1
+  for (int p = 0; p < parts; ++p) {
+    copy_async(&sums[p * kJoinThreads + threadIdx.x], a.partial + (first + p * a.heads) * kWidth + column,
+               true);
   }
   commit_copies();
-  const float* query = a.query(t) + int64_t{group} * kHeads * a.width;
-  const int heads = min(kHeads, a.heads - group * kHeads);
-  for (int k = warp; k < steps; k += kWarps) {
-    queries[k * 32 + lane] =
-        split([&](int h, int c) { return h < heads ? query[h * a.width + 16 * k + c] : 0.0f; });
+#pragma unroll 1
+  for (int p = threadIdx.x; p < parts; p += kJoinThreads) maximum[p] = a.maximum[first + p * a.heads];
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < groups; i += kJoinThreads) {
+    float largest = -INFINITY, total = 0;
+#pragma unroll 1
+    for (int p = i * per_group; p < min(parts, (i + 1) * per_group); ++p) {
+      const Join join(largest, maximum[p].x);
+      weight[p] = {join.before, join.next};
+      total = join(total, maximum[p].y);
+      largest = fmaxf(largest, maximum[p].x);
+    }
+    group_maximum[i] = {largest, total};
+  }
+  __syncthreads();
+#pragma unroll 1
+  for (int i = threadIdx.x; i < groups; i += kJoinThreads) {
+    float largest = -INFINITY;
+#pragma unroll 1
+    for (int before = 0; before < i; ++before) largest = fmaxf(largest, group_maximum[before].x);
+    const Join join(largest, group_maximum[i].x);
+    group_weight[i] = {join.before, join.next};
   }
   wait_copies<0>();
   __syncthreads();
-
-  // Scores of this warp's 16 tokens: two tiles of 8.
-  float large[2][4] = {}, small[2][4] = {};
-  const uint8_t* token = latents + (16 * warp + lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 16;
-  for (int k = 0; k < steps; ++k) {
-    uint32_t b[4];
-    load_tiles(b, token + 32 * k);
-    const Parts p = queries[k * 32 + lane];
-    multiply_parts(large[0], small[0], p, b[0], b[1]);
-    multiply_parts(large[1], small[1], p, b[2], b[3]);
-  }
-#pragma unroll
-  for (int n = 0; n < 2; ++n) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int h = g + i / 2 * 8, at = 16 * warp + 8 * n + 2 * q4 + i % 2;
-      scores[h * kScorePitch + at] = a.scale * (large[n][i] + small[n][i]);
-    }
-  }
-  __syncthreads();
-  const int64_t place = (row * a.pieces + piece) * a.heads + group * kHeads;
-  for (int h = 2 * warp; h < 2 * warp + 2; ++h) {
-    float* p = scores + h * kScorePitch;
-    float largest = -INFINITY;
-    for (int j = lane; j < count; j += 32) largest = fmaxf(largest, p[j]);
-    for (int o = 16; o > 0; o /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, o));
-    float total = 0;
-    for (int j = lane; j < kTokens; j += 32) {
-      const float e = j < count ? expf(p[j] - largest) : 0.0f;
-      p[j] = e;
-      total += e;
-    }
-    total = warp_sum(total);
-    if (lane == 0 && h < heads) a.maximum[place + h] = {largest, total};
-  }
-  __syncthreads();
-
-  // This warp's columns, 16 at a time.
-  for (int column = 16 * warp; column < a.width; column += 16 * kWarps) {
-    float sum[2][4] = {}, rest[2][4] = {};
-    const uint8_t* at = latents + (lane % 16) * pitch + 2 * column + lane / 16 * 16;
-#pragma unroll 2
-    for (int k = 0; k < kTokens / 16; ++k) {
-      uint32_t b[4];
-      load_tiles_transposed(b, at + 16 * k * pitch);
-      const Parts p = split([&](int h, int j) { return scores[h * kScorePitch + 16 * k + j]; });
-      multiply_parts(sum[0], rest[0], p, b[0], b[1]);
-      multiply_parts(sum[1], rest[1], p, b[2], b[3]);
-    }
-#pragma unroll
-    for (int n = 0; n < 2; ++n) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int h = g + i / 2 * 8;
-        if (h >= heads) continue;
-        a.partial[(place + h) * a.width + column + 8 * n + 2 * q4 + i % 2] = sum[n][i] + rest[n][i];
-      }
-    }
-  }
-}
-
-// A block a row and head.
-__global__ void __launch_bounds__(kThreads) join_kernel(StepView step, const __grid_constant__ Attend a) {
-  begin_dependent();
-  const int64_t row = blockIdx.x / a.heads, t = a.first_row + row;
-  const int head = static_cast<int>(blockIdx.x % a.heads);
-  const Sequence& s = step.sequence[step.row_sequence[t]];
-  const int pieces = (tokens_of(a, s, t) + kTokens - 1) / kTokens;
-  const auto place = [&](int p) { return (row * a.pieces + p) * a.heads + head; };
-  __shared__ float2 maximum[kMaxPieces];
-  for (int p = threadIdx.x; p < pieces; p += kThreads) maximum[p] = a.maximum[place(p)];
-  __syncthreads();
-  float largest = -INFINITY;
-  for (int p = 0; p < pieces; ++p) largest = fmaxf(largest, maximum[p].x);
   float total = 0;
-  for (int p = 0; p < pieces; ++p) total = fmaf(expf(maximum[p].x - largest), maximum[p].y, total);
-  for (int c = threadIdx.x; c < a.width; c += kThreads) {
-    float sum = 0;
-#pragma unroll 8
-    for (int p = 0; p < pieces; ++p) {
-      sum = fmaf(expf(maximum[p].x - largest), a.partial[place(p) * a.width + c], sum);
-    }
-    a.out(t)[int64_t{head} * a.width + c] = sum / total;
+  float4 result = {0, 0, 0, 0};
+  const auto add = [](float4& sum, float2 w, const float4& value) {
+    sum.x = fmaf(w.x, sum.x, w.y * value.x);
+    sum.y = fmaf(w.x, sum.y, w.y * value.y);
+    sum.z = fmaf(w.x, sum.z, w.y * value.z);
+    sum.w = fmaf(w.x, sum.w, w.y * value.w);
+  };
+#pragma unroll 1
+  for (int i = 0; i < groups; ++i) {
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 1
+    for (int p = i * per_group; p < min(parts, (i + 1) * per_group); ++p)
+      add(sum, weight[p], sums[p * kJoinThreads + threadIdx.x]);
+    add(result, group_weight[i], sum);
+    total = fmaf(group_weight[i].x, total, group_weight[i].y * group_maximum[i].y);
   }
+  const float inverse = 1 / total;
+  float* const out = a.out(t) + rest % a.heads * kWidth + column;
+  out[0] = result.x * inverse, out[1] = result.y * inverse;
+  out[2] = result.z * inverse, out[3] = result.w * inverse;
 }
 
 int32_t pieces_for(int64_t tokens) {
-  return static_cast<int32_t>((tokens + kTokens - 1) / kTokens);
+  return static_cast<int32_t>((tokens + kPieceTokens - 1) / kPieceTokens);
+}
+
+template <class Latents>
+void launch_pieces(cudaStream_t stream, const StepView& step, const Attend& a, int64_t rows) {
+  static const bool sized = [] {
+    check(cudaFuncSetAttribute(piece_kernel<Latents>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes<Latents>())),
+          "mla_attend");
+    return true;
+  }();
+  static_cast<void>(sized);
+  launch_dependent(stream, "mla_attend", blocks_for(rows * a.head_groups * a.parts, 1), kPieceThreads,
+                   shared_bytes<Latents>(), piece_kernel<Latents>, step, a);
 }
 
 }  // namespace
 
 bool fits_split_attend(const kernels::MlaAttend& a) {
-  const int64_t width = a.query.cols / a.heads;
-  return a.cache.latent_dtype == DType::bf16 && width % 16 == 0 && width <= kMaxWidth &&
+  const bool coded = a.cache.latent_dtype == DType::f8_e4m3;
+  return (coded || a.cache.latent_dtype == DType::bf16) && a.query.cols == a.heads * kWidth &&
          a.cache.latent_offset % 16 == 0 && a.cache.page_stride % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(a.cache.base) % 16 == 0;
+         reinterpret_cast<uintptr_t>(a.cache.base) % 16 == 0 &&
+         reinterpret_cast<uintptr_t>(a.query.data) % 16 == 0 && a.query.stride % 4 == 0;
 }
 
 int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, int64_t pool) {
@@ -194,23 +240,23 @@ int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, i
 
 void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a, void* scratch,
                   int64_t rows_at_once) {
+  constexpr int64_t kManyPieces = 512;  // more fill the chip by groups too
+  const int32_t pieces = pieces_for((a.pools.cols + 1) * a.pool);
   Attend s{};
   s.query = rows_of<const float>(a.query);
   s.cache = a.cache;
   s.pools = rows_of<const int32_t>(a.pools);
   s.count = rows_of<const int32_t>(a.count);
-  s.pool = a.pool;
+  s.pool_shift = std::countr_zero(static_cast<uint32_t>(a.pool));
   s.heads = static_cast<int32_t>(a.heads);
-  s.width = static_cast<int32_t>(a.query.cols / a.heads);
-  s.head_groups = (s.heads + kHeads - 1) / kHeads;
-  s.pieces = pieces_for((a.pools.cols + 1) * a.pool);
+  s.head_groups = (s.heads + kPieceHeads - 1) / kPieceHeads;
   s.scale = a.scale;
   s.out = rows_of<float>(a.out);
-  s.maximum = static_cast<float2*>(scratch);
-  s.partial = reinterpret_cast<float*>(s.maximum + rows_at_once * s.pieces * s.heads);
+  s.partial = static_cast<float*>(scratch);
+  s.maximum = reinterpret_cast<float2*>(s.partial + rows_at_once * pieces * s.heads * kWidth);
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(piece_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes(kMaxWidth))),
+    check(cudaFuncSetAttribute(join_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kMaxPieces * kJoinThreads * sizeof(float4))),
           "mla_attend");
     return true;
   }();
@@ -218,9 +264,15 @@ void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaA
   for (int32_t first = 0; first < step.rows; first += static_cast<int32_t>(rows_at_once)) {
     const int64_t rows = std::min<int64_t>(rows_at_once, step.rows - first);
     s.first_row = first;
-    launch_dependent(stream, "mla_attend", blocks_for(rows * s.head_groups * s.pieces, 1), kThreads,
-                     shared_bytes(s.width), piece_kernel, step, s);
-    launch_dependent(stream, "mla_attend", blocks_for(rows * s.heads, 1), kThreads, 0, join_kernel, step, s);
+    s.together = rows * s.head_groups * pieces < kManyPieces ? 1 : kGroup;
+    s.parts = (pieces + s.together - 1) / s.together;
+    if (a.cache.latent_dtype == DType::bf16) {
+      launch_pieces<HalfLatents>(stream, step, s, rows);
+    } else {
+      launch_pieces<CodedLatents>(stream, step, s, rows);
+    }
+    launch_dependent(stream, "mla_attend", blocks_for(rows * s.heads * (kWidth / kJoinColumns), 1),
+                     kJoinThreads, s.parts * kJoinThreads * sizeof(float4), join_kernel, step, s);
   }
 }
 

@@ -1,6 +1,8 @@
-// latent_write and index_write (glm5_next spec §9.1, §10.2). Pools read tokens of this step from the rows and
-// older ones from the ring, before the ring moves on.
+// latent_write and index_write (glm5_next spec §9.1, §10.2), and both with the norms before them: one warp a
+// row and group of 128 values. Pools read tokens of this step from the rows and older ones from the ring,
+// before the ring moves on.
 #include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/dsa/coded.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -9,88 +11,290 @@ namespace {
 
 using kernels::Sequence;
 
-constexpr int kThreads = 256;
+constexpr int kWarps = 4, kThreads = 32 * kWarps;
 
-__global__ void __launch_bounds__(kThreads)
-    latent_kernel(StepView step, Rows<const float> latent, int64_t width, kernels::DsaCache cache) {
-  begin_dependent();
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.rows * width) return;
-  const int64_t t = i / width, c = i % width;
+// Warp of the grid.
+__device__ int64_t task() {
+  return int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
+}
+
+// The part of a row that a warp has, four values a lane.
+struct Group {
+  int first, length;  // values
+  __device__ Group(int64_t group, int64_t width) {
+    constexpr int kWhole = static_cast<int>(kFp8Block);
+    first = static_cast<int>(group) * kWhole;
+    length = min(kWhole, static_cast<int>(width) - first);
+  }
+  __device__ int at(int j) const { return 4 * static_cast<int>(threadIdx.x % 32) + j; }
+  __device__ bool has(int j) const { return at(j) < length; }
+  // Of a row; zeros past the group's end.
+  __device__ void load(float (&x)[4], const float* row) const {
+    for (int j = 0; j < 4; ++j) x[j] = has(j) ? row[first + at(j)] : 0.0f;
+  }
+  __device__ void store(float* row, const float (&x)[4]) const {
+    for (int j = 0; j < 4; ++j) {
+      if (has(j)) row[first + at(j)] = x[j];
+    }
+  }
+};
+
+// x, divided by `scale` already when the format has scales, as a part of a row of the cache.
+__device__ void store_group(const Group& g, DType format, std::byte* row, float* scales, const float (&x)[4],
+                            float scale) {
+  for (int j = 0; j < 4; ++j) {
+    if (!g.has(j)) continue;
+    if (format == DType::f8_e4m3) {
+      reinterpret_cast<uint8_t*>(row)[g.first + g.at(j)] = code_of(x[j]);
+    } else {
+      store(row, format, g.first + g.at(j), x[j]);
+    }
+  }
+  if (format == DType::f8_e4m3 && threadIdx.x % 32 == 0)
+    scales[g.first / static_cast<int>(kFp8Block)] = scale;
+}
+
+__device__ void write_latent(const StepView& step, const kernels::DsaCache& cache, const Group& g, int64_t t,
+                             int64_t width, float (&x)[4]) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
-  const int64_t position = position_of(s, t);
-  const Cached cached(step, cache, s);
-  store(cached.latents(position), cache.latent_dtype, Cached::latent_at(position, width) + c, latent(t)[c]);
+  std::byte* row = Cached(step, cache, s).latent(position_of(s, t), width);
+  const float scale = cache.latent_dtype == DType::f8_e4m3 ? scale_latent(x) : 0.0f;
+  store_group(g, cache.latent_dtype, row, reinterpret_cast<float*>(row + kernels::padded_codes(width)), x,
+              scale);
 }
 
 struct IndexRows {
-  Rows<const float> key, gate;  // [T, width]
-  const float* ape;             // [P, width]
-  int32_t pool;                 // P
+  Rows<float> key;         // [T, width]
+  Rows<const float> gate;  // [T, width]
+  const float* ape;        // [P, width]
+  int32_t pool;            // P
   int64_t width;
   kernels::DsaCache cache;
 };
 
-// Key (which = 0) or gate (1) of a position of the sequence, in this step or before it.
-__device__ float entry(const IndexRows& a, const Sequence& s, const Cached& cached, int64_t position,
-                       int which, int64_t c) {
-  if (position < s.first) return cached.ring(position, a.width)[which * a.width + c];
-  return (which == 0 ? a.key : a.gate)(s.row + (position - s.first))[c];
-}
-
-__global__ void __launch_bounds__(kThreads) pool_kernel(StepView step, IndexRows a) {
-  begin_dependent();
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.rows * a.width) return;
-  const int64_t t = i / a.width, c = i % a.width;
+// The pool that row t completes, if it does.
+__device__ void write_pool(const StepView& step, const IndexRows& a, const Group& g, int64_t t) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
   const int64_t end = position_of(s, t) + 1;
-  if (end % a.pool != 0) return;
+  if ((end & (a.pool - 1)) != 0) return;
   const Cached cached(step, a.cache, s);
-  const auto logit = [&](int64_t k) {
-    return entry(a, s, cached, end - a.pool + k, 1, c) + a.ape[k * a.width + c];
+  // The tokens of a pool lie side by side in the ring, whose length is a multiple of P.
+  const float* const ring = cached.ring(end - a.pool, a.width);
+  const auto old = static_cast<int32_t>(s.first - (end - a.pool));  // how many come from there
+  const int64_t row = t + 1 - a.pool;                               // of the first, if it is of this step
+  const auto load_logits = [&](int32_t k, float(&x)[4]) {
+    float ape[4];
+    g.load(x, k < old ? ring + (2 * k + 1) * a.width : a.gate(row + k));
+    g.load(ape, a.ape + k * a.width);
+    for (int j = 0; j < 4; ++j) x[j] += ape[j];
   };
-  float largest = logit(0);
-  for (int32_t k = 1; k < a.pool; ++k) largest = fmaxf(largest, logit(k));
-  float total = 0, sum = 0;
+  float largest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, total[4] = {}, x[4] = {};
+#pragma unroll 4
   for (int32_t k = 0; k < a.pool; ++k) {
-    const float p = expf(logit(k) - largest);
-    total += p;
-    sum = fmaf(p, entry(a, s, cached, end - a.pool + k, 0, c), sum);
+    float logit[4];
+    load_logits(k, logit);
+    for (int j = 0; j < 4; ++j) largest[j] = fmaxf(largest[j], logit[j]);
   }
+#pragma unroll 1
+  for (int32_t k = 0; k < a.pool; ++k) {
+    float logit[4], key[4];
+    load_logits(k, logit);
+    g.load(key, k < old ? ring + 2 * k * a.width : a.key(row + k));
+    for (int j = 0; j < 4; ++j) {
+      const float p = expf(logit[j] - largest[j]);
+      total[j] += p;
+      x[j] = fmaf(p, key[j], x[j]);
+    }
+  }
+  for (int j = 0; j < 4; ++j) x[j] /= total[j];
+  const float scale = a.cache.pooled_dtype == DType::f8_e4m3 ? turn_and_scale(x, g.length) : 0.0f;
   const int64_t p = end / a.pool - 1;
-  store(cached.pooled(p, a.pool), a.cache.pooled_dtype, Cached::pooled_at(p, a.pool, a.width) + c,
-        sum / total);
+  store_group(g, a.cache.pooled_dtype, cached.key(p, a.pool, a.width), cached.key_scales(p, a.pool, a.width),
+              x, scale);
 }
 
 // Of a long sequence only the last ring_length rows are kept, each in a place of its own.
-__global__ void __launch_bounds__(kThreads) ring_kernel(StepView step, IndexRows a) {
-  begin_dependent();
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  if (i >= step.rows * a.width) return;
-  const int64_t t = i / a.width, c = i % a.width;
+__device__ void write_ring(const StepView& step, const IndexRows& a, const Group& g, int64_t t) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
   if (t - s.row < s.rows - a.cache.ring_length) return;
-  float* to = Cached(step, a.cache, s).ring(position_of(s, t), a.width);
-  to[c] = a.key(t)[c];
-  to[a.width + c] = a.gate(t)[c];
+  float* const to = Cached(step, a.cache, s).ring(position_of(s, t), a.width);
+  float key[4], gate[4];
+  g.load(key, a.key(t));
+  g.load(gate, a.gate(t));
+  g.store(to, key);
+  g.store(to + a.width, gate);
+}
+
+// Of a sequence with few rows: pools first, for they read what the ring loses.
+__device__ void write_sequence(const StepView& step, const IndexRows& a, const Group& g, const Sequence& s) {
+#pragma unroll 1
+  for (int64_t t = s.row; t < s.row + s.rows; ++t) write_pool(step, a, g, t);
+#pragma unroll 1
+  for (int64_t t = s.row; t < s.row + s.rows; ++t) write_ring(step, a, g, t);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    latent_kernel(StepView step, Rows<const float> latent, int64_t width, kernels::DsaCache cache) {
+  begin_dependent();
+  const int64_t groups = kernels::fp8_groups(width), t = task() / groups;
+  if (t >= step.rows) return;
+  const Group g(task() % groups, width);
+  float x[4];
+  g.load(x, latent(t));
+  write_latent(step, cache, g, t, width, x);
+}
+
+__global__ void __launch_bounds__(kThreads) sequence_kernel(StepView step, IndexRows a) {
+  begin_dependent();
+  const int64_t groups = kernels::fp8_groups(a.width), i = task() / groups;
+  if (i < step.decode_sequences) write_sequence(step, a, Group(task() % groups, a.width), step.sequence[i]);
+}
+
+// Rows of the prompt sequences, which are many.
+template <bool kRing>
+__global__ void __launch_bounds__(kThreads) prompt_kernel(StepView step, IndexRows a) {
+  begin_dependent();
+  const int64_t groups = kernels::fp8_groups(a.width), t = step.decode_rows + task() / groups;
+  if (t >= step.rows) return;
+  const Group g(task() % groups, a.width);
+  if (kRing) {
+    write_ring(step, a, g, t);
+  } else {
+    write_pool(step, a, g, t);
+  }
+}
+
+void write_prompt_index(cudaStream_t stream, const StepView& step, const IndexRows& rows) {
+  const int64_t warps = (step.rows - step.decode_rows) * kernels::fp8_groups(rows.width);
+  if (warps == 0) return;
+  launch_dependent(stream, "index_write", blocks_for(warps, kWarps), kThreads, 0, prompt_kernel<false>, step,
+                   rows);
+  launch_dependent(stream, "index_write", blocks_for(warps, kWarps), kThreads, 0, prompt_kernel<true>, step,
+                   rows);
+}
+
+constexpr int kFrontThreads = 256, kFrontWarps = kFrontThreads / 32;
+
+struct Front {
+  Rows<float> query, latent;  // [T, width]
+  int64_t query_width, latent_width;
+  const float *query_norm, *latent_norm;
+  float eps;
+  IndexRows index;
+  const float *key_norm, *key_bias;
+  float key_eps;
+  int32_t index_blocks;
+};
+
+// LayerNorm of the index key of row t in place; a lane reads and writes the values that are its own in the
+// pool and the ring, too.
+__device__ void norm_key(const Front& a, const Group& g, int64_t t) {
+  float x[4], weight[4], bias[4];
+  g.load(x, a.index.key(t));
+  g.load(weight, a.key_norm);
+  g.load(bias, a.key_bias);
+  const auto width = static_cast<float>(a.index.width);
+  const float mean = warp_sum((x[0] + x[1]) + (x[2] + x[3])) / width;
+  float squares = 0;
+  for (int j = 0; j < 4; ++j) {
+    x[j] = g.has(j) ? x[j] - mean : 0.0f;
+    squares = fmaf(x[j], x[j], squares);
+  }
+  const float scale = 1.0f / sqrtf(warp_sum(squares) / width + a.key_eps);
+  for (int j = 0; j < 4; ++j) x[j] = fmaf(x[j] * scale, weight[j], bias[j]);
+  g.store(a.index.key(t), x);
+}
+
+// Blocks: index rows, a warp a sequence of the decode family or a row of a prompt; then query latents, then
+// latents, a block a row.
+__global__ void __launch_bounds__(kFrontThreads)
+    front_kernel(StepView step, const __grid_constant__ Front a) {
+  begin_dependent();
+  const int warp = threadIdx.x / 32;
+  if (static_cast<int>(blockIdx.x) < a.index_blocks) {
+    const int i = static_cast<int>(blockIdx.x) * kFrontWarps + warp;
+    const Group g(0, a.index.width);
+    const bool decodes = i < step.decode_sequences;
+    const int row = decodes ? step.sequence[i].row : i - step.decode_sequences + step.decode_rows;
+    const int end = decodes ? row + step.sequence[i].rows : min(row + 1, step.rows);
+#pragma unroll 1
+    for (int t = row; t < end; ++t) norm_key(a, g, t);
+    if (decodes) write_sequence(step, a.index, g, step.sequence[i]);
+    return;
+  }
+  const int row = static_cast<int>(blockIdx.x) - a.index_blocks;
+  const bool of_query = row < step.rows;
+  const int64_t t = of_query ? row : row - step.rows;
+  const auto width = static_cast<int>(of_query ? a.query_width : a.latent_width);
+  float* const x = of_query ? a.query(t) : a.latent(t);
+  const float* const weight = of_query ? a.query_norm : a.latent_norm;
+  float squares = 0;
+#pragma unroll 4
+  for (int c = threadIdx.x; c < width; c += kFrontThreads) squares = fmaf(x[c], x[c], squares);
+  const float scale = 1.0f / sqrtf(block_sum<kFrontThreads>(squares) / static_cast<float>(width) + a.eps);
+  if (of_query) {
+#pragma unroll 4
+    for (int c = threadIdx.x; c < width; c += kFrontThreads) x[c] = x[c] * scale * weight[c];
+    return;
+  }
+#pragma unroll 1
+  for (int group = warp; group < kernels::fp8_groups(width); group += kFrontWarps) {
+    const Group g(group, width);
+    float part[4], its_weight[4];
+    g.load(part, x);
+    g.load(its_weight, weight);
+    for (int j = 0; j < 4; ++j) part[j] = part[j] * scale * its_weight[j];
+    write_latent(step, a.index.cache, g, t, width, part);
+  }
 }
 
 }  // namespace
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a) {
   if (step.rows == 0) return;
-  launch_dependent(stream, "latent_write", blocks_for(step.rows * a.latent.cols, kThreads), kThreads, 0,
-                   latent_kernel, step, rows_of<const float>(a.latent), a.latent.cols, a.cache);
+  launch_dependent(stream, "latent_write", blocks_for(step.rows * kernels::fp8_groups(a.latent.cols), kWarps),
+                   kThreads, 0, latent_kernel, step, rows_of<const float>(a.latent), a.latent.cols, a.cache);
 }
 
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a) {
-  if (step.rows == 0) return;
   const IndexRows rows{
-      rows_of<const float>(a.key), rows_of<const float>(a.gate), a.ape, a.pool, a.key.cols, a.cache};
-  const unsigned blocks = blocks_for(step.rows * a.key.cols, kThreads);
-  launch_dependent(stream, "index_write", blocks, kThreads, 0, pool_kernel, step, rows);
-  launch_dependent(stream, "index_write", blocks, kThreads, 0, ring_kernel, step, rows);
+      rows_of<float>(a.key), rows_of<const float>(a.gate), a.ape, a.pool, a.key.cols, a.cache};
+  const int64_t warps = step.decode_sequences * kernels::fp8_groups(rows.width);
+  if (warps > 0)
+    launch_dependent(stream, "index_write", blocks_for(warps, kWarps), kThreads, 0, sequence_kernel, step,
+                     rows);
+  write_prompt_index(stream, step, rows);
+}
+
+bool fits_dsa_front(const kernels::DsaProject& a) {
+  return a.index_key.cols <= kFp8Block;
+}
+
+void dsa_front(cudaStream_t stream, const StepView& step, const kernels::DsaProject& a) {
+  if (step.rows == 0) return;
+  const bool indexes = !a.wq_b.empty();
+  const int32_t index_tasks = indexes ? step.decode_sequences + step.rows - step.decode_rows : 0;
+  Front f{};
+  f.query = rows_of<float>(a.q_latent);
+  f.latent = rows_of<float>(a.latent);
+  f.query_width = a.q_latent.cols;
+  f.latent_width = a.latent.cols;
+  f.query_norm = a.q_a_norm;
+  f.latent_norm = a.kv_a_norm;
+  f.eps = a.eps;
+  f.index = {rows_of<float>(a.index_key),
+             rows_of<const float>(a.index_gate),
+             a.ape,
+             a.pool,
+             a.index_key.cols,
+             a.cache};
+  f.key_norm = a.k_norm_weight;
+  f.key_bias = a.k_norm_bias;
+  f.key_eps = a.k_norm_eps;
+  f.index_blocks = (index_tasks + kFrontWarps - 1) / kFrontWarps;
+  launch_dependent(stream, "dsa_project", blocks_for(f.index_blocks + 2 * int64_t{step.rows}, 1),
+                   kFrontThreads, 0, front_kernel, step, f);
+  if (indexes) write_prompt_index(stream, step, f.index);
 }
 
 }  // namespace godwit::sm90

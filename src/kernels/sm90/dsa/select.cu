@@ -2,6 +2,7 @@
 // pool, and keeps a running top-k in shared memory. Candidates are words of one total order, so the order in
 // which threads append them does not matter: the list is sorted whenever it is full.
 #include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/dsa/coded.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -43,12 +44,12 @@ __device__ void sort_descending(uint64_t* words, int n) {
 
 // q: [dim, padded_heads] of this row. Heads ascend, channels ascend.
 template <class K>
-__device__ float score(const Select& a, const float* q, const float* weight, const K* key) {
+__device__ float score(const Select& a, const float* q, const float* weight, const StoredValues& key) {
   float total = 0;
   for (int32_t h = 0; h < a.heads; h += kGroup) {
     float dot[kGroup] = {};
     for (int64_t c = 0; c < a.dim; ++c) {
-      const float k = load(key + c);
+      const float k = key.at<K>(c);
       const float* row = q + c * a.padded_heads + h;
 #pragma unroll
       for (int g = 0; g < kGroup; ++g) dot[g] = fmaf(row[g], k, dot[g]);
@@ -83,9 +84,20 @@ __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, Select 
     for (int i = threadIdx.x; i < a.keep; i += kThreads) out[i] = i < candidates ? i : -1;
     return;
   }
-  for (int64_t i = threadIdx.x; i < a.dim * a.padded_heads; i += kThreads) {
-    const int64_t h = i % a.padded_heads;
-    q[i] = h < a.heads ? a.query(t)[h * a.dim + i / a.padded_heads] : 0.0f;
+  const int groups = static_cast<int>(kernels::fp8_groups(a.dim));
+  for (int i = threadIdx.x / 32; i < a.padded_heads * groups; i += kThreads / 32) {  // a warp each
+    const int h = i / groups, first = i % groups * static_cast<int>(kFp8Block);
+    const int length = min(static_cast<int>(kFp8Block), static_cast<int>(a.dim) - first);
+    const int lane = threadIdx.x % 32;
+    float x[4];
+    for (int j = 0; j < 4; ++j) {
+      const int c = 4 * lane + j;
+      x[j] = h < a.heads && c < length ? a.query(t)[h * a.dim + first + c] : 0.0f;
+    }
+    if (a.cache.pooled_dtype == DType::f8_e4m3) meet_coded_keys(x, length);
+    for (int j = 0; j < 4; ++j) {
+      if (4 * lane + j < length) q[(first + 4 * lane + j) * a.padded_heads + h] = x[j];
+    }
   }
   for (int h = threadIdx.x; h < a.padded_heads; h += kThreads) {
     weight[h] = h < a.heads ? a.scale * a.weight(t)[h] : 0.0f;
@@ -103,11 +115,10 @@ __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, Select 
     }
     const int64_t p = first + threadIdx.x;
     if (p < candidates) {
-      const void* keys = cached.pooled(p, a.pool);
-      const int64_t at = Cached::pooled_at(p, a.pool, a.dim);
-      const float value = a.cache.pooled_dtype == DType::f32
-                              ? score(a, q, weight, static_cast<const float*>(keys) + at)
-                              : score(a, q, weight, static_cast<const bf16*>(keys) + at);
+      const StoredValues key = cached.stored_key(p, a.pool, a.dim);
+      const float value = a.cache.pooled_dtype == DType::f32    ? score<float>(a, q, weight, key)
+                          : a.cache.pooled_dtype == DType::bf16 ? score<bf16>(a, q, weight, key)
+                                                                : score<f8_e4m3>(a, q, weight, key);
       const uint64_t word = candidate(value, p);
       if (word > least) words[atomicAdd(&size, 1)] = word;
     }

@@ -1,304 +1,209 @@
-// index_select over bf16 pooled keys (glm5_next spec §10.3, §10.4): blocks score a share of a row's pools on
-// tensor cores and keep the best of it, then one block a row keeps the best of those. Scores are words of one
-// total order, so how pools are shared out decides nothing, and no row's scores are ever in memory as a
-// whole.
+// index_select over bf16 or fp8 pooled keys (glm5_next spec §10.3, §10.4) in two launches: scores (score.cu),
+// then one block a row picks the best of them. The best `keep` pools lie in the best `keep` chunks of pools,
+// ordered by their maxima and then by their place: of a pool in any other chunk, each of those has one that
+// comes before it. So a block never looks at more than keep chunks' pools, whatever the context. Words are
+// totally ordered with their place, and places ascend with threads: the result is ascending without a sort.
 #include <algorithm>
+#include <bit>
 
-#include "kernels/sm90/dsa/paged.cuh"
-#include "kernels/sm90/dsa/parts.cuh"
-#include "kernels/sm90/launches.h"
+#include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/dsa/scores.cuh"
 
 namespace godwit::sm90 {
 namespace {
 
 using kernels::Sequence;
 
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kTile = 128;  // pools scored at once, 16 a warp
-constexpr int kMaxHeads = 32, kMaxDim = 128;
-constexpr int kMostWords = 8192;  // pools of a share
-constexpr int kJoinThreads = 1024;
-constexpr int kDigits = 256, kCopies = 8;  // of a histogram, against collisions
+constexpr int kThreads = 1024, kWarps = kThreads / 32;
+constexpr int kMostWords = 16 * kThreads;  // that a block looks at
+constexpr int kDigitBits = 11, kDigits = 1 << kDigitBits;
+constexpr int64_t kMostKept = kMostWords / kChunk;
+constexpr int64_t kMostPools = int64_t{kMostWords} * kChunk;
+constexpr int kVectors = kMostWords / 4;
+constexpr size_t kSharedBytes = (kVectors + kVectors / 8) * sizeof(uint4);
 
 struct Select {
-  Rows<const float> query;   // [T, heads dim]
-  Rows<const float> weight;  // [T, heads]
-  float scale;
-  kernels::DsaCache cache;
-  int32_t pool, keep, heads, dim;
-  int32_t shares, first_row;
-  uint64_t* best;  // [rows, shares, keep]
+  SelectRows rows;
+  Scores scores;
   Rows<int32_t> pools, count;
 };
 
-struct Share {
-  int64_t begin, end;
-  __device__ Share(const Select& a, int64_t candidates, int share)
-      : begin(candidates * share / a.shares), end(candidates * (share + 1) / a.shares) {}
-  __device__ int size() const { return static_cast<int>(end - begin); }
+// The sum over all threads before this one; `all`: [kWarps]. Every thread must call.
+__device__ uint32_t before_me(uint32_t value, uint32_t* all) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  uint32_t sum = value;
+  for (int o = 1; o < 32; o *= 2) {
+    const uint32_t other = __shfl_up_sync(0xffffffffu, sum, o);
+    if (lane >= o) sum += other;
+  }
+  if (lane == 31) all[warp] = sum;
+  __syncthreads();
+  uint32_t earlier = lane < warp ? all[lane] : 0;
+  for (int o = 16; o > 0; o /= 2) earlier += __shfl_xor_sync(0xffffffffu, earlier, o);
+  return earlier + sum - value;
+}
+
+// The words of a level in shared memory. A thread has a run of vectors; the gaps keep equal places of
+// neighbouring runs in different banks.
+struct Words {
+  uint4* vectors;
+  int begin, end;  // of this thread
+  __device__ uint4& operator[](int v) const { return vectors[v + v / 8]; }
 };
 
-// Words at or above the result are the `keep` largest of the n > keep, all different, that word(i) gives.
-template <int kBlock, class Word>
-__device__ uint64_t threshold(int n, int keep, Word word, uint32_t (*histogram)[kCopies], uint32_t* decided) {
-  uint64_t prefix = 0;
-  uint32_t wanted = static_cast<uint32_t>(keep);
-  for (int shift = 56; shift >= 0; shift -= 8) {
-    for (int i = threadIdx.x; i < kDigits * kCopies; i += kBlock) (&histogram[0][0])[i] = 0;
+// The largest words are those whose bits from `shift` on are above `prefix`, and the first `equal` of those
+// whose bits are `prefix`.
+struct Cut {
+  uint32_t prefix, shift, equal;
+};
+
+__device__ Cut cut(const Words& words, uint32_t keep, uint32_t* histogram, uint32_t* all, uint32_t* decided) {
+  Cut c{0, 32, keep};
+#pragma unroll 1
+  do {
+    const uint32_t bits = min(c.shift, uint32_t{kDigitBits});
+    c.shift -= bits;
+    for (int i = threadIdx.x; i < kDigits; i += kThreads) histogram[i] = 0;
     __syncthreads();
-    for (int i = threadIdx.x; i < n; i += kBlock) {
-      const uint64_t w = word(i);
-      if (shift == 56 || w >> (shift + 8) == prefix) {
-        atomicAdd(&histogram[w >> shift & 0xff][threadIdx.x % kCopies], 1u);
-      }
+#pragma unroll 1
+    for (int v = words.begin; v < words.end; ++v) {
+      const uint4 four = words[v];
+      const auto count = [&](uint32_t word) {
+        const uint32_t high = word >> c.shift;
+        if (static_cast<uint32_t>(uint64_t{high} >> bits) == c.prefix)
+          atomicAdd(&histogram[high & ((1u << bits) - 1)], 1u);
+      };
+      count(four.x), count(four.y), count(four.z), count(four.w);
     }
     __syncthreads();
-    if (threadIdx.x < 32) {  // eight digits a lane, the largest first
-      const int top = kDigits - 1 - 8 * static_cast<int>(threadIdx.x);
-      uint32_t counts[8], sum = 0;
-      for (int d = 0; d < 8; ++d) {
-        counts[d] = 0;
-        for (int c = 0; c < kCopies; ++c) counts[d] += histogram[top - d][c];
-        sum += counts[d];
-      }
-      uint32_t before = sum;
-      for (int o = 1; o < 32; o *= 2) {
-        const uint32_t other = __shfl_up_sync(0xffffffffu, before, o);
-        if (threadIdx.x >= static_cast<unsigned>(o)) before += other;
-      }
-      before -= sum;
-      for (int d = 0; d < 8; ++d) {
-        if (before < wanted && before + counts[d] >= wanted) {
-          decided[0] = static_cast<uint32_t>(top - d), decided[1] = wanted - before;
-          decided[2] = counts[d];
-        }
-        before += counts[d];
-      }
+    // Two digits a thread, the largest first.
+    const int top = kDigits - 1 - 2 * static_cast<int>(threadIdx.x);
+    const uint32_t first = histogram[top], second = histogram[top - 1];
+    const uint32_t before = before_me(first + second, all);
+    if (before < c.equal && before + first + second >= c.equal) {
+      const bool in_first = before + first >= c.equal;
+      decided[0] = static_cast<uint32_t>(in_first ? top : top - 1);
+      decided[1] = c.equal - before - (in_first ? 0 : first);
+      decided[2] = in_first ? first : second;
     }
     __syncthreads();
-    prefix = prefix << 8 | decided[0];
-    wanted = decided[1];
-    const bool whole = decided[2] == wanted;  // all words of this prefix are wanted
-    __syncthreads();
-    if (whole) return prefix << shift;
-  }
-  return prefix;
+    c.prefix = c.prefix << bits | decided[0];
+    c.equal = decided[1];
+  } while (c.shift > 0 && decided[2] != c.equal);  // else all words of the prefix are wanted
+  return c;
 }
 
-// put(place, word(i)) for the words at or above `least`, in the order of i.
-template <int kBlock, class Word, class Put>
-__device__ void compact(int n, uint64_t least, Word word, Put put, int* counts) {
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  int base = 0;
-  for (int first = 0; first < n; first += kBlock) {
-    const int i = first + static_cast<int>(threadIdx.x);
-    const uint64_t w = i < n ? word(i) : 0;
-    const bool taken = i < n && w >= least;
-    const unsigned mask = __ballot_sync(0xffffffffu, taken);
-    if (lane == 0) counts[warp] = __popc(mask);
-    __syncthreads();
-    int place = base, all = 0;
-    for (int v = 0; v < kBlock / 32; ++v) {
-      if (v < warp) place += counts[v];
-      all += counts[v];
-    }
-    if (taken) put(place + __popc(mask & ((1u << lane) - 1)), w);
-    base += all;
-    __syncthreads();
-  }
-}
-
-constexpr int key_pitch(int dim) {
-  return 2 * dim + 16;
-}
-constexpr size_t shared_bytes(int heads, int dim) {
-  return kMostWords * sizeof(uint64_t) + static_cast<size_t>(heads / 16) * (dim / 16) * 32 * sizeof(Parts) +
-         static_cast<size_t>(2 * kTile * key_pitch(dim));
-}
-
-__global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __grid_constant__ Select a) {
-  uint8_t* const memory = dynamic_shared<uint8_t>();
-  __shared__ float weights[kMaxHeads];
-  __shared__ uint32_t histogram[kDigits][kCopies], decided[3];
-  __shared__ int counts[kWarps];
-  begin_dependent();
-  const int64_t row = blockIdx.x / a.shares, t = a.first_row + row;
-  const Sequence& s = step.sequence[step.row_sequence[t]];
-  const int64_t candidates = (position_of(s, t) + 1) / a.pool;
-  if (candidates <= a.keep) return;
-  const int share_index = static_cast<int>(blockIdx.x % a.shares);
-  const Share share(a, candidates, share_index);
-  const int n = share.size();
-  if (n == 0) return;
-  const int tiles_of_heads = (a.heads + 15) / 16, steps = a.dim / 16, pitch = key_pitch(a.dim);
-  uint64_t* words = reinterpret_cast<uint64_t*>(memory);
-  Parts* queries = reinterpret_cast<Parts*>(words + kMostWords);
-  uint8_t* keys = reinterpret_cast<uint8_t*>(queries + tiles_of_heads * steps * 32);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q4 = lane % 4;
-  const Cached cached(step, a.cache, s);
-
-  const auto fetch = [&](int tile) {  // 16-byte pieces; a key is dim / 8 of them
-    uint8_t* to = keys + tile % 2 * kTile * pitch;
-    const int each = a.dim / 8;
-    for (int i = threadIdx.x; i < kTile * each; i += kThreads) {
-      const int r = i / each, c = i % each;
-      const int64_t p = share.begin + int64_t{tile} * kTile + r;
-      const bool present = p < share.end;
-      const uint8_t* from = static_cast<const uint8_t*>(cached.pooled(present ? p : share.begin, a.pool));
-      copy_async(to + r * pitch + 16 * c,
-                 from + 2 * Cached::pooled_at(present ? p : share.begin, a.pool, a.dim) + 16 * c, present);
-    }
-    commit_copies();
-  };
-  fetch(0);
-  const float* query = a.query(t);
-  for (int k = warp; k < tiles_of_heads * steps; k += kWarps) {
-    const int head = k / steps * 16, column = k % steps * 16;
-    queries[k * 32 + lane] = split(
-        [&](int h, int c) { return head + h < a.heads ? query[(head + h) * a.dim + column + c] : 0.0f; });
-  }
-  if (threadIdx.x < kMaxHeads) {
-    const int h = static_cast<int>(threadIdx.x);
-    weights[h] = h < a.heads ? a.scale * a.weight(t)[h] : 0.0f;
-  }
-  const int tiles = (n + kTile - 1) / kTile;
-  for (int tile = 0; tile < tiles; ++tile) {
-    if (tile + 1 < tiles) {
-      fetch(tile + 1);
-      wait_copies<1>();
-    } else {
-      wait_copies<0>();
-    }
-    __syncthreads();
-    const uint8_t* key =
-        keys + tile % 2 * kTile * pitch + (16 * warp + lane % 8 + lane / 16 * 8) * pitch + lane / 8 % 2 * 16;
-    float score[2][2] = {};  // of pools 8 n + 2 (lane % 4) + {0, 1}, over this lane's heads
-    for (int m = 0; m < tiles_of_heads; ++m) {
-      float large[2][4] = {}, small[2][4] = {};
-      for (int k = 0; k < steps; ++k) {
-        uint32_t b[4];
-        load_tiles(b, key + 32 * k);
-        const Parts p = queries[(m * steps + k) * 32 + lane];
-        multiply_parts(large[0], small[0], p, b[0], b[1]);
-        multiply_parts(large[1], small[1], p, b[2], b[3]);
-      }
-#pragma unroll
-      for (int pool = 0; pool < 2; ++pool) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const float dot = large[pool][i] + small[pool][i];
-          const float w = weights[16 * m + g + i / 2 * 8];
-          score[pool][i % 2] = fmaf(w, fmaxf(dot, 0.0f), score[pool][i % 2]);
-        }
-      }
-    }
-#pragma unroll
-    for (int pool = 0; pool < 2; ++pool) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        float v = score[pool][i];
-        for (int o = 4; o < 32; o *= 2) v += __shfl_xor_sync(0xffffffffu, v, o);
-        const int at = tile * kTile + 16 * warp + 8 * pool + 2 * q4 + i;
-        if (g == 0 && at < n) words[at] = candidate(v, share.begin + at);
-      }
-    }
-    __syncthreads();
-  }
-  uint64_t* best = a.best + (row * a.shares + share_index) * a.keep;
-  const auto word = [&](int i) { return words[i]; };
-  const uint64_t least = n > a.keep ? threshold<kThreads>(n, a.keep, word, histogram, decided) : uint64_t{0};
-  compact<kThreads>(
-      n, least, word, [&](int at, uint64_t w) { best[at] = w; }, counts);
-}
-
-__global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const __grid_constant__ Select a) {
-  int32_t* const start = dynamic_shared<int32_t>();  // [shares + 1]
-  __shared__ uint32_t histogram[kDigits][kCopies], decided[3];
-  __shared__ int counts[kJoinThreads / 32];
-  begin_dependent();
-  const int64_t row = blockIdx.x, t = a.first_row + row;
-  const Sequence& s = step.sequence[step.row_sequence[t]];
-  const int64_t candidates = (position_of(s, t) + 1) / a.pool;
-  int32_t* out = a.pools(t);
-  if (threadIdx.x == 0) *a.count(t) = static_cast<int32_t>(min(candidates, int64_t{a.keep}));
-  if (candidates <= a.keep) {
-    for (int i = threadIdx.x; i < a.keep; i += kJoinThreads) out[i] = i < candidates ? i : -1;
+__global__ void __launch_bounds__(kThreads) select_kernel(StepView step, const __grid_constant__ Select a) {
+  __shared__ uint32_t histogram[kDigits], all[kWarps], decided[3];
+  __shared__ int32_t chunks[kMostKept];
+  Words words{dynamic_shared<uint4>(), 0, 0};
+  let_next_start();
+  const int64_t t = a.rows.first + blockIdx.x;
+  const int keep = a.rows.keep;
+  const int32_t candidates = candidates_of(a.rows, step.sequence[step.row_sequence[t]], t);
+  int32_t* const out = a.pools(t);
+  wait_for_previous();
+  if (threadIdx.x == 0) *a.count(t) = min(candidates, keep);
+  if (candidates <= keep) {
+    for (int i = threadIdx.x; i < keep; i += kThreads) out[i] = i < candidates ? i : -1;
     return;
   }
-  if (threadIdx.x == 0) {
-    int sum = 0;
-    for (int i = 0; i < a.shares; ++i) {
-      start[i] = sum;
-      sum += min(Share(a, candidates, i).size(), a.keep);
+  const bool in_chunks = candidates > kMostWords;
+#pragma unroll 1
+  for (int level = in_chunks ? 1 : 0; level >= 0; --level) {
+    const bool listed = in_chunks && level == 0;  // words are those of the chunks chosen
+    const uint32_t* from = level == 1 ? a.scores.best + blockIdx.x * (a.scores.stride / kChunk)
+                                      : a.scores.all + blockIdx.x * a.scores.stride;
+    const int count = level == 1 ? (candidates + kChunk - 1) / kChunk : listed ? keep * kChunk : candidates;
+    const int vectors = (count + 3) / 4;
+    const auto place = [&](int v) {  // in `from`, of a vector's first word
+      return listed ? chunks[v / (kChunk / 4)] * kChunk + 4 * v % kChunk : 4 * v;
+    };
+#pragma unroll 1
+    for (int v = threadIdx.x; v < vectors; v += kThreads) copy_async(&words[v], from + place(v), true);
+    commit_copies();
+    const int each = (vectors + kThreads - 1) / kThreads;
+    words.begin = min(vectors, static_cast<int>(threadIdx.x) * each);
+    words.end = min(vectors, words.begin + each);
+    wait_copies<0>();
+    const Cut c = cut(words, static_cast<uint32_t>(keep), histogram, all, decided);
+    uint32_t counts = 0;  // above, and equal << 16
+#pragma unroll 1
+    for (int v = words.begin; v < words.end; ++v) {
+      const uint4 four = words[v];
+      const auto add = [&](uint32_t word) {
+        const uint32_t bits = word >> c.shift;
+        counts += bits > c.prefix ? 1u : bits == c.prefix ? 0x10000u : 0u;
+      };
+      add(four.x), add(four.y), add(four.z), add(four.w);
     }
-    start[a.shares] = sum;
+    const uint32_t earlier = before_me(counts, all);
+    uint32_t above = earlier & 0xffffu, equal = earlier >> 16;
+    int32_t* const to = level == 1 ? chunks : out;
+#pragma unroll 1
+    for (int v = words.begin; v < words.end; ++v) {
+      const uint4 four = words[v];
+      const int first = place(v);
+      const auto put = [&](uint32_t word, int i) {
+        const uint32_t bits = word >> c.shift;
+        const bool is_above = bits > c.prefix, is_equal = bits == c.prefix;
+        if (is_above || (is_equal && equal < c.equal)) to[above + min(equal, c.equal)] = first + i;
+        above += is_above ? 1 : 0;
+        equal += is_equal ? 1 : 0;
+      };
+      put(four.x, 0), put(four.y, 1), put(four.z, 2), put(four.w, 3);
+    }
+    __syncthreads();  // chunks are listed, and `all` is read
   }
-  __syncthreads();
-  const int n = start[a.shares];
-  const uint64_t* best = a.best + row * a.shares * a.keep;
-  const auto word = [&](int i) {  // shares differ by one pool at most, so the guess is off by one at most
-    int share = static_cast<int>(int64_t{i} * a.shares / n);
-    while (share > 0 && i < start[share]) --share;
-    while (i >= start[share + 1]) ++share;
-    return best[int64_t{share} * a.keep + (i - start[share])];
-  };
-  const uint64_t least =
-      n > a.keep ? threshold<kJoinThreads>(n, a.keep, word, histogram, decided) : uint64_t{0};
-  compact<kJoinThreads>(
-      n, least, word, [&](int at, uint64_t w) { out[at] = index_of(w); }, counts);
+}
+
+// Of a row: whole vectors of maxima.
+int64_t stride_for(int64_t most_pools) {
+  constexpr int64_t kWhole = 4 * kChunk;
+  return (most_pools + kWhole - 1) / kWhole * kWhole;
+}
+int64_t row_words(int64_t most_pools) {
+  return stride_for(most_pools) / kChunk * (kChunk + 1);
+}
+// Rows whose scores fit the workspace, which no context makes larger than kMostScores (design §8).
+int64_t rows_at_once(int64_t rows, int64_t most_pools) {
+  constexpr int64_t kMostScores = int64_t{1} << 23;
+  return std::clamp(kMostScores / std::max<int64_t>(row_words(most_pools), 1), int64_t{1},
+                    std::max<int64_t>(rows, 1));
 }
 
 }  // namespace
 
-bool fits_split_select(const kernels::IndexSelect& a) {
-  const int64_t dim = a.query.cols / a.heads;
-  return a.cache.pooled_dtype == DType::bf16 && a.heads <= kMaxHeads && dim <= kMaxDim && dim % 16 == 0 &&
-         a.cache.pooled_offset % 16 == 0 && a.cache.page_stride % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(a.cache.base) % 16 == 0;
+bool fits_split_select(const kernels::IndexSelect& a, int64_t most_pools) {
+  return fits_score(a) && a.topk / a.pool <= kMostKept && most_pools <= kMostPools;
 }
 
-// Blocks that score a row: enough to fill the chip, and so many that a share of any context fits.
-int32_t shares_for(int64_t rows, int64_t most_pools) {
-  constexpr int64_t kBlocks = 264, kMostShares = 128;
-  const int64_t needed = most_pools / kMostWords + 1;
-  return static_cast<int32_t>(std::max(needed, std::min(kMostShares, kBlocks / rows)));
-}
-
-int64_t select_bytes(int64_t rows, int64_t keep, int64_t most_pools) {
-  int64_t shares = 0;
-  for (int64_t r = 1; r <= rows; ++r) shares = std::max(shares, r * shares_for(r, most_pools));
-  return shares * keep * int64_t{sizeof(uint64_t)};
+int64_t select_bytes(int64_t rows, int64_t most_pools) {
+  return rows_at_once(rows, most_pools) * row_words(most_pools) * int64_t{sizeof(uint32_t)};
 }
 
 void split_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,
-                  int64_t rows_at_once, int64_t most_pools) {
+                  int64_t rows, int64_t most_pools) {
+  rows = rows_at_once(rows, most_pools);
   Select s{};
-  s.query = rows_of<const float>(a.query);
-  s.weight = rows_of<const float>(a.weight);
-  s.scale = a.scale;
-  s.cache = a.cache;
-  s.pool = a.pool;
-  s.keep = a.topk / a.pool;
-  s.heads = static_cast<int32_t>(a.heads);
-  s.dim = static_cast<int32_t>(a.query.cols / a.heads);
-  s.best = static_cast<uint64_t*>(scratch);
+  s.scores.stride = stride_for(most_pools);
+  s.scores.all = static_cast<uint32_t*>(scratch);
+  s.scores.best = s.scores.all + rows * s.scores.stride;
   s.pools = rows_of<int32_t>(a.pools);
   s.count = rows_of<int32_t>(a.count);
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(score_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(shared_bytes(kMaxHeads, kMaxDim))),
+    check(cudaFuncSetAttribute(select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kSharedBytes)),
           "index_select");
     return true;
   }();
   static_cast<void>(sized);
-  for (int32_t first = 0; first < step.rows; first += static_cast<int32_t>(rows_at_once)) {
-    const int64_t rows = std::min<int64_t>(rows_at_once, step.rows - first);
-    s.first_row = first;
-    s.shares = shares_for(rows, most_pools);
-    launch_dependent(stream, "index_select", blocks_for(rows * s.shares, 1), kThreads,
-                     shared_bytes((s.heads + 15) / 16 * 16, s.dim), score_kernel, step, s);
-    launch_dependent(stream, "index_select", blocks_for(rows, 1), kJoinThreads,
-                     static_cast<size_t>(s.shares + 1) * sizeof(int32_t), join_kernel, step, s);
+  for (int32_t first = 0; first < step.rows; first += static_cast<int32_t>(rows)) {
+    const auto count = static_cast<int32_t>(std::min<int64_t>(rows, step.rows - first));
+    s.rows = {first, count, std::countr_zero(static_cast<uint32_t>(a.pool)), a.topk / a.pool};
+    score(stream, step, a, s.rows, s.scores);
+    launch_dependent(stream, "index_select", blocks_for(count, 1), kThreads, kSharedBytes, select_kernel,
+                     step, s);
   }
 }
 

@@ -1,0 +1,296 @@
+// The DSA chain of decode steps at one rank of TP4: cache writes, selection and attention, each alone and one
+// after the other as in a step, over as many layers as leave nothing of one in the L2 cache for the next
+// round. Checks the fast forms against the plain ones first. One JSON object to stdout. With `once` every op
+// runs twice without a graph instead, for a profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "kernels/sm90/launches.h"
+#include "kernels/sm90/memory.h"
+
+namespace godwit::sm90 {
+namespace {
+
+using kernels::kPageTokens;
+using kernels::Sequence;
+
+constexpr int64_t kHeads = 16, kLatent = 512, kIndexHeads = 32, kIndexDim = 128, kTopk = 2048;
+constexpr int32_t kPool = 4, kRing = 16;
+
+struct Case {
+  DType format;
+  int32_t sequences, rows;  // rows of each sequence: more than one verify
+  int64_t context;
+  int layers;
+};
+
+class World {
+ public:
+  World(DeviceMemory& memory, cudaStream_t stream, const Case& c)
+      : memory_(memory), stream_(stream), case_(c) {
+    const int64_t pages = (c.context + c.rows + kPageTokens - 1) / kPageTokens;
+    cache_.pooled_offset = 0;
+    cache_.latent_offset = kPageTokens / kPool * kernels::row_bytes(c.format, kIndexDim);
+    cache_.page_stride = cache_.latent_offset + kPageTokens * kernels::row_bytes(c.format, kLatent);
+    cache_.latent_dtype = cache_.pooled_dtype = c.format;
+    cache_.ring_length = kRing;
+    cache_.ring_stride = kRing * 2 * kIndexDim * 4;
+    cache_.ring = static_cast<std::byte*>(take(c.sequences * cache_.ring_stride));
+    memory_.zero(cache_.ring, c.sequences * cache_.ring_stride);
+    const std::vector<std::byte> one = pages_of_noise(pages);
+    const auto bytes = static_cast<int64_t>(one.size());
+    for (int layer = 0; layer < c.layers; ++layer) {
+      auto* base = static_cast<std::byte*>(take(bytes * c.sequences));
+      for (int32_t s = 0; s < c.sequences; ++s) {
+        if (layer == 0 && s == 0) {
+          memory_.upload(base, one.data(), bytes);
+        } else {
+          memory_.copy(base + s * bytes, bases_.empty() ? base : bases_[0], bytes);
+        }
+      }
+      bases_.push_back(base);
+    }
+    std::vector<Sequence> sequences;
+    std::vector<int32_t> table, row_sequence;
+    for (int32_t s = 0; s < c.sequences; ++s) {
+      sequences.push_back({c.context, s * c.rows, c.rows, s, static_cast<int32_t>(s * pages), 0,
+                           c.rows > 1 ? kernels::RowKind::verify : kernels::RowKind::decode});
+      std::vector<int32_t> own(static_cast<size_t>(pages));
+      std::iota(own.begin(), own.end(), static_cast<int32_t>(s * pages));
+      std::shuffle(own.begin(), own.end(), random_);
+      table.insert(table.end(), own.begin(), own.end());
+      row_sequence.insert(row_sequence.end(), static_cast<size_t>(c.rows), s);
+    }
+    step_.rows = step_.decode_rows = c.sequences * c.rows;
+    step_.sequences = step_.decode_sequences = c.sequences;
+    step_.sequence = put(sequences);
+    step_.row_sequence = put(row_sequence);
+    step_.pages = put(table);
+    const int64_t rows = step_.rows;
+    latent_ = normal(rows, kLatent, 1);
+    key_ = normal(rows, kIndexDim, 1);
+    gate_ = normal(rows, kIndexDim, 1);
+    ape_ = normal(kPool, kIndexDim, 1);
+    select_.query = normal(rows, kIndexHeads * kIndexDim, 1);
+    select_.weight = normal(rows, kIndexHeads, 1);
+    select_.scale = 1 / std::sqrt(static_cast<float>(kIndexHeads * kIndexDim));
+    select_.pool = kPool;
+    select_.topk = kTopk;
+    select_.heads = kIndexHeads;
+    select_.pools = make_view(take(rows * kTopk / kPool * 4), DType::i32, rows, kTopk / kPool);
+    select_.count = make_view(take(rows * 4), DType::i32, rows, 1);
+    attend_.query = normal(rows, kHeads * kLatent, 0.2f);
+    attend_.pools = select_.pools;
+    attend_.count = select_.count;
+    attend_.pool = kPool;
+    attend_.heads = kHeads;
+    attend_.scale = 1 / 16.0f;
+    attend_.out = make_view(take(rows * kHeads * kLatent * 4), DType::f32, rows, kHeads * kLatent);
+    at_once_ = std::min(rows, kRowsAtOnce);
+    most_pools_ = (c.context + 64) / kPool;
+    select_scratch_ = take(select_bytes(at_once_, most_pools_));
+    attend_scratch_ = take(attend_bytes(at_once_, kHeads, kLatent, kTopk, kPool));
+  }
+  ~World() {
+    for (void* p : owned_) memory_.release(p);
+  }
+
+  void write(int layer) {
+    const kernels::DsaCache cache = of(layer);
+    latent_write(stream_, step_, {latent_, cache});
+    index_write(stream_, step_, {key_, gate_, static_cast<const float*>(ape_.data), kPool, cache});
+  }
+  void select(int layer, bool plain = false) {
+    select_.cache = of(layer);
+    if (plain) return index_select(stream_, step_, select_);
+    if (!fits_split_select(select_, most_pools_)) fatal("no fast selection", cudaErrorInvalidValue);
+    split_select(stream_, step_, select_, select_scratch_, at_once_, most_pools_);
+  }
+  void attend(int layer, bool plain = false) {
+    attend_.cache = of(layer);
+    if (plain) return mla_attend(stream_, step_, attend_);
+    if (!fits_split_attend(attend_)) fatal("no fast attention", cudaErrorInvalidValue);
+    split_attend(stream_, step_, attend_, attend_scratch_, at_once_);
+  }
+
+  // Places of lists where the forms differ, and the largest difference of attention relative to its
+  // largest value.
+  void compare() {
+    write(0);
+    select(0, true);
+    const std::vector<int32_t> expected = read<int32_t>(select_.pools);
+    select(0);
+    const std::vector<int32_t> got = read<int32_t>(select_.pools);
+    int64_t differ = 0;
+    for (size_t i = 0; i < got.size(); ++i) differ += got[i] != expected[i];
+    attend(0, true);
+    const std::vector<float> exact = read<float>(attend_.out);
+    attend(0);
+    const std::vector<float> fast = read<float>(attend_.out);
+    double worst = 0, largest = 0;
+    for (size_t i = 0; i < fast.size(); ++i) {
+      worst = std::max(worst, std::isfinite(fast[i]) ? std::fabs(double{fast[i]} - exact[i]) : INFINITY);
+      largest = std::max(largest, std::fabs(double{exact[i]}));
+    }
+    fmt::print("\"pools\": {}, \"other_pools\": {}, \"attention_difference\": {:.2e}, ", got.size(), differ,
+               worst / largest);
+  }
+
+  // Microseconds a layer of a graph of all layers.
+  double time(const std::function<void(int)>& issue, int rounds) {
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;
+    check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "capture");
+    for (int layer = 0; layer < case_.layers; ++layer) issue(layer);
+    check(cudaStreamEndCapture(stream_, &graph), "capture");
+    check(cudaGraphInstantiate(&exec, graph, 0), "instantiate");
+    cudaEvent_t start = nullptr, stop = nullptr;
+    check(cudaEventCreate(&start), "event");
+    check(cudaEventCreate(&stop), "event");
+    std::vector<float> all;
+    for (int r = 0; r < rounds + 3; ++r) {
+      check(cudaEventRecord(start, stream_), "event");
+      check(cudaGraphLaunch(exec, stream_), "launch");
+      check(cudaEventRecord(stop, stream_), "event");
+      check(cudaEventSynchronize(stop), "synchronize");
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, start, stop), "elapsed");
+      if (r >= 3) all.push_back(ms);
+    }
+    check(cudaGraphExecDestroy(exec), "destroy");
+    check(cudaGraphDestroy(graph), "destroy");
+    std::sort(all.begin(), all.end());
+    return 1e3 * double{all[all.size() / 2]} / case_.layers;
+  }
+
+ private:
+  kernels::DsaCache of(int layer) const {
+    kernels::DsaCache c = cache_;
+    c.base = bases_[static_cast<size_t>(layer)];
+    return c;
+  }
+  void* take(int64_t bytes) { return owned_.emplace_back(memory_.allocate(bytes)); }
+  template <class T>
+  T* put(const std::vector<T>& v) {
+    const auto bytes = static_cast<int64_t>(v.size() * sizeof(T));
+    void* p = take(bytes);
+    memory_.upload(p, v.data(), bytes);
+    return static_cast<T*>(p);
+  }
+  template <class T>
+  std::vector<T> read(const View& v) {
+    std::vector<T> out(static_cast<size_t>(v.rows * v.cols));
+    memory_.download(out.data(), v.data, v.rows * v.cols * int64_t{sizeof(T)});
+    return out;
+  }
+  View normal(int64_t rows, int64_t cols, float scale) {
+    std::vector<float> v(static_cast<size_t>(rows * cols));
+    std::normal_distribution<float> distribution(0, scale);
+    for (float& x : v) x = distribution(random_);
+    return make_view(put(v), DType::f32, rows, cols);
+  }
+  // Values of magnitude 0.5 to 2 with random signs.
+  std::vector<std::byte> pages_of_noise(int64_t pages) {
+    std::vector<uint64_t> words(static_cast<size_t>(pages * cache_.page_stride / 8));
+    const bool coded = case_.format == DType::f8_e4m3;
+    for (uint64_t& w : words)
+      w = coded ? (random_() & 0x8787878787878787u) | 0x3838383838383838u
+                : (random_() & 0x807f807f807f807fu) | 0x3f003f003f003f00u;
+    std::vector<std::byte> bytes(words.size() * 8);
+    std::memcpy(bytes.data(), words.data(), bytes.size());
+    if (!coded) return bytes;
+    kernels::DsaCache cache = cache_;
+    cache.base = bytes.data();
+    for (int64_t page = 0; page < pages; ++page) {
+      for (int64_t i = 0; i < kPageTokens; ++i)
+        for (int g = 0; g < 4; ++g)
+          cache.latent(page, i, kLatent).scales[g] = 0.5f + static_cast<float>(random_() % 64) / 64;
+      for (int64_t i = 0; i < kPageTokens / kPool; ++i)
+        *cache.key(page, kPageTokens / kPool, i, kIndexDim).scales =
+            std::ldexp(1.0f, -static_cast<int>(random_() % 2));
+    }
+    return bytes;
+  }
+
+  DeviceMemory& memory_;
+  cudaStream_t stream_;
+  Case case_;
+  std::mt19937_64 random_{7};
+  std::vector<void*> owned_;
+  std::vector<std::byte*> bases_;
+  kernels::DsaCache cache_;
+  kernels::StepView step_;
+  View latent_, key_, gate_, ape_;
+  kernels::IndexSelect select_;
+  kernels::MlaAttend attend_;
+  void *select_scratch_ = nullptr, *attend_scratch_ = nullptr;
+  int64_t at_once_ = 0, most_pools_ = 0;
+};
+
+void run(const std::string& formats, bool once) {
+  Device device(0);
+  DeviceMemory memory(device);
+  const char* separator = "";
+  fmt::print("{{\"cases\": [\n");
+  for (const DType format : {DType::bf16, DType::f8_e4m3}) {
+    if (formats != "all" && formats != kernels::cache_format_name(format)) continue;
+    std::vector<Case> cases = {
+        {format, 1, 1, 1020, 64},         {format, 1, 1, 8191, 64},   {format, 1, 6, 8190, 64},
+        {format, 8, 1, 8189, 16},         {format, 32, 1, 8188, 4},   {format, 1, 1, 131071, 16},
+        {format, 1, 6, 131070, 16},       {format, 32, 1, 131072, 2}, {format, 1, 1, (1 << 20) - 1, 5},
+        {format, 1, 6, (1 << 20) - 9, 5},
+    };
+    if (once) cases = {cases[1], cases[4], cases[8]};
+    for (const Case& c : cases) {
+      World world(memory, device.stream(), c);
+      if (once) {
+        for (int layer = 0; layer < 2; ++layer) {
+          world.write(layer);
+          world.select(layer);
+          world.attend(layer);
+        }
+        continue;
+      }
+      fmt::print("{}  {{\"format\": \"{}\", \"sequences\": {}, \"rows\": {}, \"context\": {}, ", separator,
+                 kernels::cache_format_name(format), c.sequences, c.rows, c.context);
+      separator = ",\n";
+      world.compare();
+      const int rounds = 15;
+      const double write = world.time([&](int l) { world.write(l); }, rounds);
+      const double select = world.time([&](int l) { world.select(l); }, rounds);
+      const double attend = world.time([&](int l) { world.attend(l); }, rounds);
+      const double all = world.time(
+          [&](int l) {
+            world.write(l);
+            world.select(l);
+            world.attend(l);
+          },
+          rounds);
+      fmt::print("\"write_us\": {:.2f}, \"select_us\": {:.2f}, \"attend_us\": {:.2f}, \"all_us\": {:.2f}}}",
+                 write, select, attend, all);
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("\n]}}\n");
+}
+
+}  // namespace
+}  // namespace godwit::sm90
+
+int main(int argc, char** argv) {
+  try {
+    godwit::sm90::run(argc > 1 ? argv[1] : "all", argc > 2 && std::string(argv[2]) == "once");
+    return 0;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+}
