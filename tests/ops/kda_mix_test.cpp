@@ -100,5 +100,42 @@ TEST_P(EveryBackend, KdaMixOfSequencesDoesNotDependOnTheOthers) {
   }
 }
 
+// So many sequences of one row that a backend may take several at once.
+TEST_P(EveryBackend, KdaMixOfManySequencesIsThatOfEachBitForBit) {
+#ifdef GODWIT_CUDA_EMULATED
+  constexpr int64_t kHeads = 2;
+  constexpr int32_t kSequences = 11;
+#else
+  constexpr int64_t kHeads = 8;
+  constexpr int32_t kSequences = 70;
+#endif
+  for (const DType window : {DType::f32, DType::bf16}) {
+    const KdaShape shape{.heads = kHeads, .d = 128, .window = window, .slots = kSequences + 1};
+    Side s(backend(GetParam()));
+    KdaWorld together(s, shape), alone(s, shape);
+    for (int64_t position = 0; position < 3; ++position) {
+      std::vector<SequenceSpec> step;
+      for (int32_t i = 0; i < kSequences; ++i) {
+        const bool verifies = i % 7 == 3 && position == 2;
+        step.push_back(sequence(verifies ? RowKind::verify : RowKind::decode, position, 1, i + 1));
+      }
+      const Matrix all = together.mix(step);
+      for (int32_t i = 0; i < kSequences; ++i) {
+        const auto& spec = step[static_cast<size_t>(i)];
+        expect_same_bits(alone.mix({spec}), pick(all, {i}), fmt::format("slot {}", spec.slot));
+      }
+    }
+    for (int32_t slot = 1; slot <= kSequences; ++slot) {
+      expect_same_bits(together.state(slot), alone.state(slot), fmt::format("state of slot {}", slot));
+      expect_same_bits(together.window(slot), alone.window(slot), fmt::format("window of slot {}", slot));
+    }
+    // What the verifies kept is folded in alike.
+    for (int32_t slot = 4; slot <= kSequences; slot += 7) {
+      const std::vector<SequenceSpec> next = {sequence(RowKind::decode, 3, 1, slot, 1)};
+      expect_same_bits(together.mix(next), alone.mix(next), fmt::format("after the verify of slot {}", slot));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

@@ -111,7 +111,7 @@ void CudaOps::moe(const kernels::Moe& a) {
 
 void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
   if (!fits_kda_mix(a)) return Ops::kda_mix(step, a);
-  if (step.decode_sequences > 0) sm90::kda_mix(device_.stream(), step, a);
+  if (step.decode_sequences > 0) sm90::kda_mix(device_.stream(), step, a, device_.multiprocessors());
   const int64_t rows = step.rows - step.decode_rows;
   if (rows == 0) return;
   const auto prefill = [&](const View& v) { return v.row_range(step.decode_rows, rows); };
@@ -150,7 +150,8 @@ float* CudaOps::partial(const kernels::MhcCollapse& a) const {
 
 void CudaOps::mhc_boundary(const kernels::MhcBoundary& a) {
   if (!fits_boundary(a.collapse)) return Ops::mhc_boundary(a);
-  sm90::mhc_boundary(device_.stream(), &a.expand, a.collapse, a.norm_weight, a.normed, partial(a.collapse));
+  sm90::mhc_boundary(device_.stream(), &a.expand, a.collapse, a.norm_weight, a.normed, nullptr,
+                     partial(a.collapse));
 }
 
 }  // namespace godwit::sm90

@@ -145,7 +145,7 @@ void CudaOps::mhc_broadcast(const kernels::MhcBroadcast& a) {
 }
 void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
   if (!fits_boundary(a)) return sm90::mhc_collapse(device_.stream(), a);
-  sm90::mhc_boundary(device_.stream(), nullptr, a, nullptr, {}, partial(a));
+  sm90::mhc_boundary(device_.stream(), nullptr, a, nullptr, {}, nullptr, partial(a));
 }
 void CudaOps::mhc_expand(const kernels::MhcExpand& a) {
   sm90::mhc_expand(device_.stream(), a);

@@ -60,12 +60,13 @@ constexpr int64_t kMaxStreams = 8;  // mHC streams a thread keeps in registers
 void mhc_broadcast(cudaStream_t stream, const kernels::MhcBroadcast& a);
 void mhc_collapse(cudaStream_t stream, const kernels::MhcCollapse& a);
 void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
-// Four streams and a width of whole 32s: expand of one site (or null), then mapping and collapse of the next,
-// then its norm (or null). `partial` holds boundary_bytes().
+// Four streams, a width of whole 128s and a bf16 mapping: expand of one site (or null), then mapping and
+// collapse of the next, then its norm (or null) and the codes of that (or null). `partial` holds
+// boundary_bytes().
 bool fits_boundary(const kernels::MhcCollapse& a);
 int64_t boundary_bytes(int64_t rows, int64_t width);
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                  const float* norm, const View& normed, float* partial);
+                  const float* norm, const View& normed, const Quantized* codes, float* partial);
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory
@@ -80,7 +81,7 @@ void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep
                int32_t count);
 // kda_mix of the decode-family rows, replays of their sequences included, for heads of 128 and four taps.
 bool fits_kda_mix(const kernels::KdaMix& a);
-void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a);
+void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, int multiprocessors);
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);

@@ -135,12 +135,6 @@ inline float __uint_as_float(uint32_t x) {
 inline float __fdiv_rn(float a, float b) {
   return a / b;
 }
-inline float __fdividef(float a, float b) {
-  return a / b;
-}
-inline float rsqrtf(float x) {
-  return 1 / std::sqrt(x);
-}
 inline float __fmul_rn(float a, float b) {
   return a * b;
 }

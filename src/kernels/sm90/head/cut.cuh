@@ -18,6 +18,22 @@ struct Histogram {
   uint32_t* count;            // [kBins]
 };
 
+// A block's own copy of one.
+struct Bins {
+  uint64_t units[kBins];
+  uint32_t count[kBins];
+
+  __device__ void load(const Histogram& from) {
+#pragma unroll
+    for (int j = 0; j < kEachBin; ++j) {
+      const int b = j * kThreads + static_cast<int>(threadIdx.x);
+      units[b] = __ldcg(from.units + b);
+      count[b] = __ldcg(from.count + b);
+    }
+    __syncthreads();
+  }
+};
+
 struct Listed {
   uint64_t word[kMostListed], units[kMostListed];
   int count;
@@ -54,24 +70,42 @@ __device__ inline uint64_t amount_before(int bin, A amount) {
   return sum_of(own);
 }
 
+// Adds id i to the list when it is of this bin.
+__device__ inline void add_to(Listed& list, const Row& r, float greatest, int bin, int64_t i) {
+  const double x = exponent_of(r.logits[i], greatest, r.row.temperature);
+  if (bin_of(x) != bin) return;
+  const int at = atomicAdd(&list.count, 1);
+  if (at >= kMostListed) return;
+  list.word[at] = candidate(r.logits[i], i);
+  list.units[at] = units_of(x, 0);
+}
+
 // All candidates of a bin, in any order. False when they are too many.
 __device__ inline bool list_bin(const Row& r, float greatest, int bin, Listed& list) {
   __syncthreads();
   if (threadIdx.x == 0) list.count = 0;
   __syncthreads();
-  const float width = r.row.temperature / 64;  // most of a row is ruled out without a division
-  const float high = greatest - width * (static_cast<float>(bin) - 0.5f);
-  const float low = bin == kBins - 1 ? kNever : greatest - width * (static_cast<float>(bin) + 1.5f);
-#pragma unroll 4
-  for (int64_t i = threadIdx.x; i < r.vocab; i += kThreads) {
-    const float l = r.logits[i];
-    if (l == kNever || l < low || l > high) continue;
-    const double x = exponent_of(l, greatest, r.row.temperature);
-    if (bin_of(x) != bin) continue;
-    const int at = atomicAdd(&list.count, 1);
-    if (at >= kMostListed) continue;
-    list.word[at] = candidate(l, i);
-    list.units[at] = units_of(x, 0);
+  // Most of a row is ruled out without a division; the margin is wider than what rounding could hide.
+  const float width = r.row.temperature / 64, margin = 0.5f * width + 1e-6f * fabsf(greatest);
+  const float high = greatest - width * static_cast<float>(bin) + margin;
+  const float low = bin == kBins - 1 ? kNever : greatest - width * static_cast<float>(bin + 1) - margin;
+  constexpr int kAtOnce = 16;  // loads of a thread that are on their way together
+#pragma unroll 1
+  for (int64_t first = threadIdx.x; first < r.vocab; first += kAtOnce * kThreads) {
+    float values[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      const int64_t i = first + j * kThreads;
+      values[j] = i < r.vocab ? r.logits[i] : kNever;
+    }
+    unsigned found = 0;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (values[j] != kNever && values[j] >= low && values[j] <= high) found |= 1u << j;
+    }
+#pragma unroll 1
+    for (; found != 0; found &= found - 1)
+      add_to(list, r, greatest, bin, first + (__ffs(static_cast<int>(found)) - 1) * kThreads);
   }
   __syncthreads();
   return list.count <= kMostListed;
@@ -103,8 +137,10 @@ __device__ inline uint64_t best_listed(const Listed& list, F found, uint64_t& un
 // The last word that top_k and top_p keep; 0 keeps all.
 __device__ inline uint64_t cut_of(const Row& r, float greatest, const Histogram& h) {
   __shared__ Listed list;
-  const auto count = [&h](int b) { return uint64_t{__ldcg(h.count + b)}; };
-  const auto units = [&h](int b) { return uint64_t{__ldcg(h.units + b)}; };
+  __shared__ Bins bins;
+  bins.load(h);
+  const auto count = [](int b) { return uint64_t{bins.count[b]}; };
+  const auto units = [](int b) { return bins.units[b]; };
   uint64_t cut = 0, all = amount_before(kBins, units);
   if (r.row.top_k > 0 && r.row.top_k < r.vocab) {
     const auto kept = static_cast<uint64_t>(r.row.top_k);

@@ -186,10 +186,12 @@ __global__ void __launch_bounds__(kThreads)
   sum = sum_of(sum);
   if (threadIdx.x == 0) s.exponentials(p.i)[p.part] = sum;
   if (!last_to_arrive(summary.arrived[1], s.parts)) return;
-  if (threadIdx.x == 0 && reported) {
+  if (reported) {  // a thread's parts in order, then the threads
     sum = 0;
-    for (int e = 0; e < s.parts; ++e) sum += __ldcg(s.exponentials(p.i) + e);
-    summary.log_sum = greatest + log(sum);
+    for (int e = static_cast<int>(threadIdx.x); e < s.parts; e += kThreads)
+      sum += __ldcg(s.exponentials(p.i) + e);
+    sum = sum_of(sum);
+    if (threadIdx.x == 0) summary.log_sum = greatest + log(sum);
   }
   if (!by_cut) return;
   const uint64_t cut = cut_of(r, greatest, h);
@@ -209,24 +211,28 @@ __device__ int32_t draw(const Part& p, const Scratch& s, Summary& summary) {
   own = sum_of(own);
   if (threadIdx.x == 0) s.kept(p.i)[p.part] = own;
   if (!last_to_arrive(summary.arrived[2], s.parts)) return -1;
-  // The part where the draw falls, then the id in it.
-  uint64_t all = 0;
-  for (int e = static_cast<int>(threadIdx.x); e < s.parts; e += kThreads) all += __ldcg(s.kept(p.i) + e);
-  all = sum_of(all);
-  const uint64_t target = target_of(r.row, all);
-  uint64_t before = 0;
-  int part = 0;
-  for (; part + 1 < s.parts; ++part) {
-    const uint64_t kept = __ldcg(s.kept(p.i) + part);
-    if (before + kept > target) break;
-    before += kept;
+  // The part where the draw falls, then the id in it. A thread's parts are consecutive.
+  __shared__ int32_t part;
+  __shared__ uint64_t before;
+  const int32_t each = (s.parts + kThreads - 1) / kThreads,
+                first_part = static_cast<int32_t>(threadIdx.x) * each;
+  const int32_t last_part = min(s.parts, first_part + each);
+  own = 0;
+  for (int32_t e = first_part; e < last_part; ++e) own += __ldcg(s.kept(p.i) + e);
+  const Prefix prefix = prefix_of(own);
+  const uint64_t target = target_of(r.row, prefix.all);
+  uint64_t here = prefix.before;
+  for (int32_t e = first_part; e < last_part; ++e) {
+    const uint64_t kept = __ldcg(s.kept(p.i) + e);
+    if (here <= target && target - here < kept) part = e, before = here;
+    here += kept;
   }
+  if (threadIdx.x == 0) drawn = index_of(summary.best);
+  __syncthreads();
   const int64_t first = int64_t{part} * kPart + int64_t{threadIdx.x} * kEach;
   const int64_t last = min(r.vocab, first + kEach);
   own = 0;
   for (int64_t i = first; i < last; ++i) own += units(i);
-  if (threadIdx.x == 0) drawn = index_of(summary.best);
-  __syncthreads();
   const int32_t id = walk(first, last, before + prefix_of(own).before, own, target, units);
   if (id >= 0) drawn = id;
   __syncthreads();

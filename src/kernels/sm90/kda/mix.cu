@@ -1,10 +1,14 @@
-// kda_mix of the decode family (kernels spec §3.6): one block a head of a sequence walks its rows, up to
-// eight at a time. Conv and low-rank gates of these rows first, then their norms, then the recurrence, row
+// kda_mix of the decode family (kernels spec §3.6): a block has one head of a sequence and walks its rows, up
+// to eight at a time. Conv and low-rank gates of these rows first, then their norms, then the recurrence, row
 // after row, then their gated norms. Records of an earlier verify are folded in before them by the same walk.
+// When all sequences have one row, a block takes one head of up to four sequences: their rows are prepared
+// together, and the next state is on its way while one is walked. A row's arithmetic is the same.
 //
 // A warp holds 16 value columns of the state in registers: lane (k, c) = (lane / 4, lane % 4) the cells of
 // columns 4 c + {0 … 3} and of keys 32 i + 4 k + {0 … 3}. With decay d, o = (q d) S + (q · k) u, so that both
 // dot products of a row are made of the state before it, and added over lanes together.
+#include <algorithm>
+
 #include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/kda/slot.cuh"
 #include "kernels/sm90/launches.h"
@@ -20,7 +24,7 @@ constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kDim = 128;  // d, and K of the low-rank gates
 constexpr int kTaps = 4, kPast = kTaps - 1;
 constexpr int kChannels = 3 * kDim;
-constexpr int kRowsAtOnce = 8;                               // one column tile of mma
+constexpr int kRowsAtOnce = 8, kMostGroup = 4;               // one column tile of mma
 constexpr int kPitch = kDim + 4, kLowPitch = 2 * kDim + 16;  // floats a row: no bank conflicts
 constexpr int kCells = 16;                                   // keys a lane holds, of four columns each
 constexpr float kL2Eps = 1e-6f;                              // added to the sum of squares (trap T7)
@@ -37,27 +41,37 @@ struct Mix {
   kernels::KdaState state;
   Rows<float> out;
   int32_t heads, width;  // W
+  int32_t group;         // sequences of a block; above one, each has one row and nothing to fold in
+};
+
+struct Entry {  // a row of the walk
+  int32_t slot;
+  int32_t t;     // row of the step
+  int32_t base;  // row of its sequence
+  bool keeps;    // a verify: its record is kept, the state is not
+  bool fresh;    // the state before it is zero
 };
 
 struct Shared {
   uint8_t low_weights[2 * kDim * kDim * 2];  // f_b, then g_b, of this head; 32-byte pieces swizzled
   float4 conv[kChannels];                    // taps of q, k, v
   float bias[kDim];
-  float raw[kPast + kRowsAtOnce][kChannels];
-  float low[kRowsAtOnce][kLowPitch];                     // inputs of f_b, then of g_b
-  float q[kRowsAtOnce][kPitch];                          // after its norm: q d
+  float raw[kMostGroup * kTaps][kChannels];  // of a sequence: the rows before, then its own; at most 11
+  float low[kRowsAtOnce][kLowPitch];         // inputs of f_b, then of g_b
+  float q[kRowsAtOnce][kPitch];              // after its norm: q d
   float k[kRowsAtOnce][kPitch], v[kRowsAtOnce][kPitch];  // v, then o
   float decay[kRowsAtOnce][kPitch], gate[kRowsAtOnce][kPitch];
   float kd[kRowsAtOnce][kPitch];
   float qk[kRowsAtOnce], beta[kRowsAtOnce];
+  Entry entry[kRowsAtOnce];
 };
+// Behind it, when a block has several sequences: a state on its way. The next after that takes the place of
+// low_weights.
+constexpr size_t kStateBytes = size_t{kDim} * kDim * sizeof(float);
+static_assert(sizeof(Shared::low_weights) == kStateBytes && sizeof(Shared) % 16 == 0);
 
 template <class Window>
 constexpr DType kWindowType = sizeof(Window) == 2 ? DType::bf16 : DType::f32;
-
-__device__ inline float fast_sigmoid(float x) {
-  return __fdividef(1.0f, 1.0f + expf(-x));
-}
 
 // Where channel c of this head's q, k and v lies in a row of 3 W.
 __device__ inline unsigned channel_of(unsigned c, const Mix& a, unsigned head) {
@@ -85,40 +99,41 @@ __device__ void fill_constants(Shared& m, const Mix& a, unsigned head) {
   }
 }
 
-// Rows [base, base + n) of the sequence on their way, and those that their taps reach back to; before row 0
-// they are not in the step.
-__device__ void fill_rows(Shared& m, const Mix& a, unsigned head, const Sequence& s, int base, int n) {
-  const int before = base > 0 ? kPast : 0;
+// The entries' rows on their way, and `before` rows that come before the first in the step. Row r begins at
+// m.raw[r * pitch + kPast].
+__device__ void fill_rows(Shared& m, const Mix& a, unsigned head, int n, int before, int pitch) {
   constexpr int kRaw = kChannels / 4, kAll = kRaw + 2 * kDim / 4;  // 16-byte pieces a row
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < static_cast<unsigned>((before + n) * kAll); i += kThreads) {
     const int r = static_cast<int>(i / kAll) - before;
     const unsigned piece = i % kAll, c = 4 * (piece - kRaw);
-    const int64_t t = s.row + base + r;
+    const int64_t t = r < 0 ? m.entry[0].t + r : m.entry[r].t;
     if (piece < kRaw) {
-      copy_async(&m.raw[kPast + r][4 * piece], a.raw(t) + channel_of(4 * piece, a, head), true);
+      copy_async(&m.raw[kPast + r * pitch][4 * piece], a.raw(t) + channel_of(4 * piece, a, head), true);
     } else if (r >= 0) {
       copy_async(&m.low[r][c], c < kDim ? a.low_forget(t) + c : a.low_gate(t) + c - kDim, true);
     }
   }
   if (static_cast<int>(threadIdx.x) < n) {
-    m.beta[threadIdx.x] = fast_sigmoid(a.beta(s.row + base + threadIdx.x)[head]);
+    m.beta[threadIdx.x] = fast_sigmoid(a.beta(m.entry[threadIdx.x].t)[head]);
   }
 }
 
-// The rows before row 0: the last records of `replay`, and before them the window.
+// The rows before row 0 of each of n sequences: the last records of `replay`, and before them the window.
 template <class Window>
-__device__ void load_past(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int replay,
-                          bool fresh) {
+__device__ void load_past(Shared& m, const Mix& a, unsigned head, int n, int replay) {
+  constexpr unsigned kRow = kChannels / 4, kAll = kPast * kRow;
 #pragma unroll 1
-  for (unsigned i = threadIdx.x; i < kPast * kChannels / 4; i += kThreads) {
-    const unsigned to = i / (kChannels / 4), c = 4 * (i % (kChannels / 4));
+  for (unsigned i = threadIdx.x; i < n * kAll; i += kThreads) {
+    const Entry& entry = m.entry[i / kAll];
+    const KdaSlot slot(a.state, entry.slot);
+    const unsigned to = i % kAll / kRow, c = 4 * (i % kRow);
     const int record = static_cast<int>(to) + replay - kPast;
     const auto* from = static_cast<const Window*>(record >= 0 ? slot.pending_raw() : slot.window()) +
                        (record >= 0 ? record : kPast + record) * 3 * a.width + channel_of(c, a, head);
     float v[4] = {};
-    if (record >= 0 || !fresh) load_four<true>(from, 0, 4, v);
-    *reinterpret_cast<float4*>(&m.raw[to][c]) = float4{v[0], v[1], v[2], v[3]};
+    if (record >= 0 || !entry.fresh) load_four<true>(from, 0, 4, v);
+    *reinterpret_cast<float4*>(&m.raw[i / kAll * kTaps + to][c]) = float4{v[0], v[1], v[2], v[3]};
   }
 }
 
@@ -159,15 +174,14 @@ __device__ void multiply_low(Shared& m, int n) {
 
 // Everything that goes through a sigmoid: conv of q, k and v, decay, output gate.
 template <class Window>
-__device__ void activate(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int n, int base,
-                         bool keeps) {
+__device__ void activate(Shared& m, const Mix& a, unsigned head, int n, int pitch) {
   constexpr DType kType = kWindowType<Window>;
   constexpr unsigned kAll = kChannels + 2 * kDim;
   const float a_exp = a.a_exp[head];
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < n * kAll; i += kThreads) {
     const unsigned r = i / kAll, c = i % kAll, at = c % kDim;
-    const int64_t row = base + static_cast<int>(r);
+    const Entry& entry = m.entry[r];
     float* const to = (c < kDim               ? m.q
                        : c < 2 * kDim         ? m.k
                        : c < kChannels        ? m.v
@@ -177,12 +191,16 @@ __device__ void activate(Shared& m, const Mix& a, unsigned head, const KdaSlot& 
     float x;
     if (c < kChannels) {
       const float4 w = m.conv[c];
-      const float now = rounded_to(kType, m.raw[kPast + r][c]);
+      const float* raw = m.raw[r * pitch] + c;
+      const float now = rounded_to(kType, raw[kPast * kChannels]);
       x = w.w * now;
-      x = fmaf(w.z, rounded_to(kType, m.raw[r + 2][c]), x);
-      x = fmaf(w.y, rounded_to(kType, m.raw[r + 1][c]), x);
-      x = fmaf(w.x, rounded_to(kType, m.raw[r][c]), x);
-      if (keeps) store(slot.pending_raw(), kType, row * 3 * a.width + channel_of(c, a, head), now);
+      x = fmaf(w.z, rounded_to(kType, raw[2 * kChannels]), x);
+      x = fmaf(w.y, rounded_to(kType, raw[kChannels]), x);
+      x = fmaf(w.x, rounded_to(kType, raw[0]), x);
+      if (entry.keeps) {
+        store(KdaSlot(a.state, entry.slot).pending_raw(), kType,
+              entry.base * 3 * a.width + static_cast<int>(channel_of(c, a, head)), now);
+      }
     } else {
       x = *to;
       if (c < kChannels + kDim) x = a_exp * (x + m.bias[at]);
@@ -193,7 +211,9 @@ __device__ void activate(Shared& m, const Mix& a, unsigned head, const KdaSlot& 
     } else if (c < kChannels + kDim) {
       const float decay = a.lower_bound * y;
       y = decay_of(decay);
-      if (keeps) slot.pending_decay()[row * a.width + head * kDim + at] = decay;
+      if (entry.keeps) {
+        KdaSlot(a.state, entry.slot).pending_decay()[entry.base * a.width + head * kDim + at] = decay;
+      }
     }
     *to = y;
   }
@@ -218,22 +238,22 @@ __device__ inline float4 times(const float4& x, const float4& y) {
 }
 
 // A warp a row: the norms of q and k, and what the walk multiplies by.
-__device__ void normalise(Shared& m, const Mix& a, unsigned head, const KdaSlot& slot, int r, int base,
-                          bool keeps) {
+__device__ void normalise(Shared& m, const Mix& a, unsigned head, int r) {
   const int lane = threadIdx.x % 32;
   const auto at = [lane](float* row) { return reinterpret_cast<float4*>(row) + lane; };
   const float4 q = *at(m.q[r]), d = *at(m.decay[r]);
   float4 k = *at(m.k[r]);
   float sums[3] = {dot(q, q), dot(k, k), dot(q, k)};
   warp_sums(sums);
-  const float scale_q = rsqrtf(sums[0] + kL2Eps) * 0.08838834764831845f;  // 1 / sqrt(128)
-  const float scale_k = rsqrtf(sums[1] + kL2Eps);
+  const float scale_q = fast_rsqrt(sums[0] + kL2Eps) * 0.08838834764831845f;  // 1 / sqrt(128)
+  const float scale_k = fast_rsqrt(sums[1] + kL2Eps);
   k = scaled(k, scale_k);
   *at(m.k[r]) = k;
   *at(m.kd[r]) = times(k, d);
   *at(m.q[r]) = times(scaled(q, scale_q), d);
   if (lane == 0) m.qk[r] = sums[2] * scale_q * scale_k;
-  if (keeps) *at(slot.pending_key() + (base + r) * a.width + head * kDim) = k;
+  const Entry& entry = m.entry[r];
+  if (entry.keeps) *at(KdaSlot(a.state, entry.slot).pending_key() + entry.base * a.width + head * kDim) = k;
 }
 
 // Records [base, base + n) as rows of the walk.
@@ -247,15 +267,15 @@ __device__ void load_records(Shared& m, const Mix& a, unsigned head, const KdaSl
   }
 }
 
-__device__ void finish_row(const Shared& m, const Mix& a, const float4& weight, unsigned head, int64_t t,
-                           int r) {
+__device__ void finish_row(const Shared& m, const Mix& a, const float4& weight, unsigned head, int r) {
   const int lane = threadIdx.x % 32;
   const float4 o = reinterpret_cast<const float4*>(m.v[r])[lane];
   const float4 gate = reinterpret_cast<const float4*>(m.gate[r])[lane];
   float squares[1] = {dot(o, o)};
   warp_sums(squares);
-  const float scale = rsqrtf(squares[0] * (1.0f / kDim) + a.eps);
-  reinterpret_cast<float4*>(a.out(t) + head * kDim)[lane] = times(times(scaled(o, scale), weight), gate);
+  const float scale = fast_rsqrt(squares[0] * (1.0f / kDim) + a.eps);
+  reinterpret_cast<float4*>(a.out(m.entry[r].t) + head * kDim)[lane] =
+      times(times(scaled(o, scale), weight), gate);
 }
 
 struct Column4 {
@@ -323,49 +343,75 @@ __device__ inline void walk(Shared& m, float (&cell)[kCells][4], int r, bool fol
   }
 }
 
+// This thread's cells of a state: pieces of four columns, `at(i)` floats from its first.
+__device__ inline int cell_at(int i) {
+  return (i / 4 * 32 + i % 4) * kDim;
+}
+__device__ inline float* cells_of(const Mix& a, int32_t slot, unsigned head) {
+  const int lane = threadIdx.x % 32, key = lane / 4 * 4,
+            column = 16 * (static_cast<int>(threadIdx.x) / 32) + lane % 4 * 4;
+  return KdaSlot(a.state, slot).state() + (static_cast<int>(head) * kDim + key) * kDim + column;
+}
+
 template <class Window>
-__global__ void __launch_bounds__(kThreads, 2) mix_kernel(StepView step, const __grid_constant__ Mix a) {
+__device__ inline void save_window(const Shared& m, const Mix& a, int32_t slot, unsigned head, int from) {
+  // What comes after rows that end in m.raw[from + kPast - 1].
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < kPast * kChannels; i += kThreads) {
+    const unsigned at = i / kChannels * 3 * a.width + channel_of(i % kChannels, a, head);
+    store(KdaSlot(a.state, slot).window(), kWindowType<Window>, at,
+          m.raw[from + i / kChannels][i % kChannels]);
+  }
+}
+
+template <class Window, bool kGrouped>
+__global__ void __launch_bounds__(kThreads, kGrouped ? 1 : 2)
+    mix_kernel(StepView step, const __grid_constant__ Mix a) {
   let_next_start();
   Shared& m = *dynamic_shared<Shared>();
   const unsigned heads = static_cast<unsigned>(a.heads), head = blockIdx.x % heads;
-  const Sequence s = step.sequence[blockIdx.x / heads];
-  const KdaSlot slot(a.state, s.slot);
+  const int first_sequence = static_cast<int>(blockIdx.x / heads) * a.group;
+  const Sequence s = step.sequence[first_sequence];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const bool verify = s.kind == RowKind::verify, fresh = s.first == s.replay;
+  const int sequences = kGrouped ? min(a.group, step.decode_sequences - first_sequence) : 1;
+  const int pitch = kGrouped ? kTaps : 1;
+  if (static_cast<int>(threadIdx.x) < sequences) {
+    const Sequence& own = step.sequence[first_sequence + threadIdx.x];
+    m.entry[threadIdx.x] = {own.slot, own.row, 0, own.kind == RowKind::verify, own.first == own.replay};
+  }
   // Constants, and what only the step before has written.
   fill_constants(m, a, head);
   const float4 weight = reinterpret_cast<const float4*>(a.norm)[lane];
-  float* const stored =
-      slot.state() + (static_cast<int>(head) * kDim + lane / 4 * 4) * kDim + 16 * warp + lane % 4 * 4;
+  float* const stored = cells_of(a, s.slot, head);
   float cell[kCells][4];
 #pragma unroll
   for (int i = 0; i < kCells; ++i) {
-    const Column4 four_cells = fresh ? Column4{} : four(stored + (i / 4 * 32 + i % 4) * kDim);
+    const Column4 four_cells = fresh ? Column4{} : four(stored + cell_at(i));
 #pragma unroll
     for (int e = 0; e < 4; ++e) cell[i][e] = four_cells.v[e];
   }
-  const auto save = [&] {
-#pragma unroll
-    for (int i = 0; i < kCells; ++i) {
-      *reinterpret_cast<float4*>(stored + (i / 4 * 32 + i % 4) * kDim) =
-          float4{cell[i][0], cell[i][1], cell[i][2], cell[i][3]};
-    }
+  // Of a group: the next state on its way, each thread its own cells.
+  const auto buffer = [&m](int e) {
+    return reinterpret_cast<float4*>(e % 2 == 0 ? m.low_weights : reinterpret_cast<uint8_t*>(&m + 1)) +
+           threadIdx.x;
   };
-  constexpr DType kType = kWindowType<Window>;
-  // The window of what comes after rows that end in m.raw[from + kPast - 1].
-  const auto save_window = [&](int from) {
-#pragma unroll 1
-    for (unsigned i = threadIdx.x; i < kPast * kChannels; i += kThreads) {
-      const unsigned at = i / kChannels * 3 * a.width + channel_of(i % kChannels, a, head);
-      store(slot.window(), kType, at, m.raw[from + i / kChannels][i % kChannels]);
+  const auto fetch = [&](int e) {
+    if (e < sequences) {
+      const float* from = cells_of(a, m.entry[e].slot, head);
+      float4* to = buffer(e);
+#pragma unroll 4
+      for (int i = 0; i < kCells; ++i) copy_async(to + i * kThreads, from + cell_at(i), !m.entry[e].fresh);
     }
+    commit_copies();
   };
-  load_past<Window>(m, a, head, slot, s.replay, fresh);
+  __syncthreads();
+  load_past<Window>(m, a, head, sequences, s.replay);
   wait_for_previous();
-  const int folds = s.replay, all = folds + s.rows;
+  const int folds = s.replay, all = kGrouped ? sequences : folds + s.rows;
   if (verify && folds > 0) {
     __syncthreads();  // the window has been read
-    save_window(0);
+    save_window<Window>(m, a, s.slot, head, 0);
   }
   int count = 0;
 #pragma unroll 1
@@ -375,43 +421,92 @@ __global__ void __launch_bounds__(kThreads, 2) mix_kernel(StepView step, const _
     count = min(kRowsAtOnce, (folding ? folds : all) - first);
     __syncthreads();  // the rows before are done with shared memory
     if (folding) {
-      load_records(m, a, head, slot, count, base);
+      load_records(m, a, head, KdaSlot(a.state, s.slot), count, base);
     } else {
-      fill_rows(m, a, head, s, base, count);
+      if (!kGrouped && static_cast<int>(threadIdx.x) < count) {
+        const int row = base + static_cast<int>(threadIdx.x);
+        m.entry[threadIdx.x] = {s.slot, s.row + row, row, verify, false};
+      }
+      __syncthreads();
+      fill_rows(m, a, head, count, base > 0 ? kPast : 0, pitch);
       commit_copies();
       wait_copies<0>();
       __syncthreads();
+      if (kGrouped) fetch(1);
       multiply_low(m, count);
       __syncthreads();
-      activate<Window>(m, a, head, slot, count, base, verify);
+      activate<Window>(m, a, head, count, pitch);
       __syncthreads();
-      if (warp < count) normalise(m, a, head, slot, warp, base, verify);
+      if (warp < count) normalise(m, a, head, warp);
     }
     __syncthreads();
-    float* const kept = slot.pending_delta() + base * a.width + head * kDim;
 #pragma unroll 1
     for (int r = 0; r < count; ++r) {
-      walk(m, cell, r, folding, verify && !folding ? kept + r * a.width : nullptr);
+      const Entry& entry = m.entry[r];
+      const bool keeps = !folding && entry.keeps;
+      walk(m, cell, r, folding,
+           keeps ? KdaSlot(a.state, entry.slot).pending_delta() + entry.base * a.width + head * kDim
+                 : nullptr);
+      const bool saves = kGrouped ? !entry.keeps : first + r + 1 == (verify ? folds : all);
+      if (saves) {
+        float* const to = kGrouped ? cells_of(a, entry.slot, head) : stored;
+#pragma unroll
+        for (int i = 0; i < kCells; ++i) {
+          *reinterpret_cast<float4*>(to + cell_at(i)) =
+              float4{cell[i][0], cell[i][1], cell[i][2], cell[i][3]};
+        }
+      }
+      if (!kGrouped || r + 1 == count) continue;
+      fetch(r + 2);
+      wait_copies<1>();
+      const float4* from = buffer(r + 1);
+#pragma unroll
+      for (int i = 0; i < kCells; ++i) {
+        const float4 v = from[i * kThreads];
+        cell[i][0] = v.x, cell[i][1] = v.y, cell[i][2] = v.z, cell[i][3] = v.w;
+      }
     }
-    if (first + count == (verify ? folds : all)) save();
     if (folding) continue;
     __syncthreads();
-    if (warp < count) finish_row(m, a, weight, head, s.row + base + warp, warp);
+    if (warp < count) finish_row(m, a, weight, head, warp);
   }
-  if (!verify) save_window(s.rows > 0 ? count : 0);
+  if constexpr (kGrouped) {
+#pragma unroll 1
+    for (int e = 0; e < sequences; ++e) {
+      if (!m.entry[e].keeps) save_window<Window>(m, a, m.entry[e].slot, head, e * kTaps + 1);
+    }
+  } else {
+    if (!verify) save_window<Window>(m, a, s.slot, head, s.rows > 0 ? count : 0);
+  }
 }
 
-template <class Window>
+template <class Window, bool kGrouped>
 void launch(cudaStream_t stream, const StepView& step, const Mix& a) {
+  constexpr size_t kBytes = sizeof(Shared) + (kGrouped ? kStateBytes : 0);
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(mix_kernel<Window>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(sizeof(Shared))),
+    check(cudaFuncSetAttribute(mix_kernel<Window, kGrouped>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(kBytes)),
           "kda_mix");
     return true;
   }();
   static_cast<void>(sized);
-  launch_dependent(stream, "kda_mix", blocks_for(int64_t{step.decode_sequences} * a.heads, 1), kThreads,
-                   sizeof(Shared), mix_kernel<Window>, step, a);
+  const int64_t groups = (step.decode_sequences + a.group - 1) / a.group;
+  launch_dependent(stream, "kda_mix", blocks_for(groups * a.heads, 1), kThreads, kBytes,
+                   mix_kernel<Window, kGrouped>, step, a);
+}
+template <class Window>
+void launch(cudaStream_t stream, const StepView& step, const Mix& a) {
+  if (a.group > 1) return launch<Window, true>(stream, step, a);
+  launch<Window, false>(stream, step, a);
+}
+
+// Sequences of a block: one as long as all blocks run at once, two on a multiprocessor.
+int32_t group_of(const StepView& step, int64_t heads, int multiprocessors) {
+  const int64_t blocks = step.decode_sequences * heads;
+  if (blocks <= 2 * multiprocessors || step.decode_rows != step.decode_sequences || step.replays > 0)
+    return 1;
+  return static_cast<int32_t>(
+      std::min<int64_t>(kMostGroup, (blocks + multiprocessors - 1) / multiprocessors));
 }
 
 }  // namespace
@@ -432,7 +527,7 @@ bool fits_kda_mix(const kernels::KdaMix& a) {
          state.pending_key_offset % 16 == 0;
 }
 
-void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a) {
+void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, int multiprocessors) {
   const Mix m{rows_of<const float>(a.conv.raw),
               rows_of<const float>(a.forget.x),
               rows_of<const float>(a.gate.x),
@@ -448,7 +543,8 @@ void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a
               a.conv.state,
               rows_of<float>(a.norm.out),
               static_cast<int32_t>(a.gates.beta.cols),
-              static_cast<int32_t>(a.norm.out.cols)};
+              static_cast<int32_t>(a.norm.out.cols),
+              group_of(step, a.gates.beta.cols, multiprocessors)};
   if (a.conv.state.window_dtype == DType::bf16) return launch<bf16>(stream, step, m);
   launch<float>(stream, step, m);
 }

@@ -1,6 +1,8 @@
 // mHC between two sublayers for four streams (glm5_next spec §6, kernels spec §3.5), two launches: slices of
-// 32 columns expand the streams and add up their share of the mapping; then a block a row maps, runs Sinkhorn
-// beside the collapse, and normalises. Partial sums are added by slice, so a row's bits depend on D only.
+// 32 columns expand the streams and add up their share of the mapping on tensor cores; then a block a row
+// maps, runs Sinkhorn beside the collapse, normalises and quantises. Partial sums are added in the order of
+// slices, so a row's bits depend on D only.
+#include "kernels/quantize.h"
 #include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -8,80 +10,126 @@ namespace godwit::sm90 {
 namespace {
 
 constexpr int kStreams = 4, kMapping = 2 * kStreams + kStreams * kStreams;
-constexpr int kColumns = 32;                  // of a slice
-constexpr int kValues = kStreams * kColumns;  // of a row in a slice
-constexpr int kRows = 8;                      // a warp each
+constexpr int kMix = kStreams + kStreams * kStreams;
+constexpr int kRows = 8;  // of a block: one column tile of mma
+constexpr int kMixWarps = 4, kMixThreads = 32 * kMixWarps;
+constexpr int kWarpColumns = 8, kColumns = kMixWarps * kWarpColumns;  // of a slice
 constexpr int kPartial = 32;  // floats of a row and slice: the mapping, then the sum of squares
-constexpr int kMixThreads = 32 * kRows;
 
 struct Boundary {
   bool expands;
   Rows<const float> old_mix, y;
   Rows<float> streams;  // [T, 4 D]
-  const void* fn;       // [24, 4 D], rows fn_stride apart
+  const bf16* fn;       // [24, 4 D], rows fn_stride apart
   int64_t fn_stride;
-  bool fn_is_bf16;
   const float *base, *scale;
   float norm_eps, hc_eps;
-  int32_t iterations;
-  int64_t rows, width;
+  int32_t iterations, width;
+  int64_t rows;
   float* partial;  // [T, D / 32, kPartial]
   Rows<float> mix, x;
   const float* norm;  // null: no norm
   Rows<float> normed;
+  Quantized codes;  // of normed; null: not wanted
 };
 
+// Lane (g, t) has row g and columns 2 t, 2 t + 1 of the warp's eight. A step of the product takes a column of
+// each lane; its slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 are that column's four streams.
 __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant__ Boundary a) {
-  __shared__ float fn[kMapping][kValues + 1];
-  __shared__ float values[kRows][kValues];
+  __shared__ float sums[kMixWarps][kRows][kPartial + 1];
   let_next_start();
-  const int64_t slices = a.width / kColumns, slice = blockIdx.x % slices;
-  const int64_t column = slice * kColumns + threadIdx.x % 32;
-  float loaded[kMapping * kValues / kMixThreads];  // all on their way at once
+  const unsigned slices = static_cast<unsigned>(a.width) / kColumns, slice = blockIdx.x % slices;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int column = static_cast<int>(slice) * kColumns + warp * kWarpColumns + 2 * t;
+  uint32_t fn[3][kStreams];  // outputs g + 8 i; both columns
+  const bf16* from = a.fn + g * a.fn_stride + column;
 #pragma unroll
-  for (int k = 0; k < kMapping * kValues / kMixThreads; ++k) {
-    const int i = static_cast<int>(threadIdx.x) + k * kMixThreads, o = i / kValues, v = i % kValues;
-    const int64_t at = o * a.fn_stride + v / kColumns * a.width + slice * kColumns + v % kColumns;
-    loaded[k] = load(a.fn, a.fn_is_bf16 ? DType::bf16 : DType::f32, at);
-  }
+  for (int i = 0; i < 3; ++i, from += 8 * a.fn_stride) {
 #pragma unroll
-  for (int k = 0; k < kMapping * kValues / kMixThreads; ++k) {
-    const int i = static_cast<int>(threadIdx.x) + k * kMixThreads;
-    fn[i / kValues][i % kValues] = loaded[k];
+    for (int j = 0; j < kStreams; ++j) fn[i][j] = *reinterpret_cast<const uint32_t*>(from + j * a.width);
   }
   wait_for_previous();
-  __syncthreads();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int64_t t = blockIdx.x / slices * kRows + warp;
-  if (t >= a.rows) return;
-  float old[kStreams];
+  const int64_t first = int64_t{blockIdx.x / slices} * kRows, row = min(first + g, a.rows - 1);
+  float2 value[kStreams];
 #pragma unroll
-  for (int i = 0; i < kStreams; ++i) old[i] = a.streams(t)[i * a.width + column];
+  for (int j = 0; j < kStreams; ++j) {
+    value[j] = *reinterpret_cast<const float2*>(a.streams(row) + j * a.width + column);
+  }
   if (a.expands) {
-    float m[kStreams + kStreams * kStreams];
+    float4 m[kMix / 4];
 #pragma unroll
-    for (int i = 0; i < kStreams + kStreams * kStreams; ++i) m[i] = a.old_mix(t)[i];
-    const float y = a.y(t)[column];
+    for (int i = 0; i < kMix / 4; ++i) m[i] = reinterpret_cast<const float4*>(a.old_mix(row))[i];
+    const float2 y = *reinterpret_cast<const float2*>(a.y(row) + column);
+    const float post[kStreams] = {m[0].x, m[0].y, m[0].z, m[0].w};
+    float2 next[kStreams];
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) next[j] = float2{post[j] * y.x, post[j] * y.y};
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float c[kStreams] = {m[1 + i].x, m[1 + i].y, m[1 + i].z, m[1 + i].w};
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) {
+        next[j].x = fmaf(c[j], value[i].x, next[j].x);
+        next[j].y = fmaf(c[j], value[i].y, next[j].y);
+      }
+    }
 #pragma unroll
     for (int j = 0; j < kStreams; ++j) {
-      float sum = m[j] * y;
-#pragma unroll
-      for (int i = 0; i < kStreams; ++i) sum = fmaf(m[kStreams + i * kStreams + j], old[i], sum);
-      a.streams(t)[j * a.width + column] = sum;
-      values[warp][j * kColumns + lane] = sum;
+      value[j] = next[j];
+      if (first + g < a.rows) *reinterpret_cast<float2*>(a.streams(row) + j * a.width + column) = next[j];
     }
-  } else {
-    for (int j = 0; j < kStreams; ++j) values[warp][j * kColumns + lane] = old[j];
   }
-  __syncwarp();
-  float sum = 0;
-  if (lane < kMapping) {
-#pragma unroll 16
-    for (int v = 0; v < kValues; ++v) sum = fmaf(fn[lane][v], values[warp][v], sum);
-  } else if (lane == kMapping) {
-    for (int v = 0; v < kValues; ++v) sum = fmaf(values[warp][v], values[warp][v], sum);
+  float squares = 0;
+  float product[2][3][4] = {};
+#pragma unroll
+  for (int step = 0; step < 2; ++step) {
+    const unsigned pick = step == 0 ? 0x5410 : 0x7632;  // the low or the high halves of two words
+    const uint32_t low[4] = {__byte_perm(fn[0][0], fn[0][1], pick), __byte_perm(fn[1][0], fn[1][1], pick),
+                             __byte_perm(fn[0][2], fn[0][3], pick), __byte_perm(fn[1][2], fn[1][3], pick)};
+    const uint32_t high[4] = {__byte_perm(fn[2][0], fn[2][1], pick), 0, __byte_perm(fn[2][2], fn[2][3], pick),
+                              0};
+    float v[kStreams], rest[kStreams];
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+      v[j] = step == 0 ? value[j].x : value[j].y;
+      rest[j] = rest_of(v[j]);
+      squares = fmaf(v[j], v[j], squares);
+    }
+    // Three bf16 parts hold all 24 bits of a value.
+    const uint32_t parts[3][2] = {
+        {upper_halves(v[0], v[1]), upper_halves(v[2], v[3])},
+        {upper_halves(rest[0], rest[1]), upper_halves(rest[2], rest[3])},
+        {upper_halves(rest_of(rest[0]), rest_of(rest[1])), upper_halves(rest_of(rest[2]), rest_of(rest[3]))}};
+#pragma unroll
+    for (int p = 0; p < 3; ++p) {
+      mma_bf16(product[0][p], low, parts[p][0], parts[p][1]);
+      mma_bf16(product[1][p], high, parts[p][0], parts[p][1]);
+    }
   }
-  a.partial[(t * slices + slice) * kPartial + lane] = sum;
+  squares += __shfl_xor_sync(0xffffffffu, squares, 1);
+  squares += __shfl_xor_sync(0xffffffffu, squares, 2);
+  // Outputs g, g + 8 and g + 16 of rows 2 t and 2 t + 1.
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    float* to = sums[warp][2 * t + i];
+    const auto sum = [&](int tile, int at) {
+      return product[tile][0][at] + (product[tile][1][at] + product[tile][2][at]);
+    };
+    to[g] = sum(0, i);
+    to[g + 8] = sum(0, 2 + i);
+    to[g + 16] = sum(1, i);
+  }
+  if (t == 0) sums[warp][g][kMapping] = squares;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kRows * kPartial / kMixThreads; ++i) {
+    const int r = i * kMixWarps + warp;
+    if (lane > kMapping || first + r >= a.rows) continue;
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kMixWarps; ++w) sum += sums[w][r][lane];
+    a.partial[((first + r) * slices + slice) * kPartial + lane] = sum;
+  }
 }
 
 constexpr int kThreads = 512, kWarps = kThreads / 32;
@@ -89,104 +137,170 @@ constexpr int kAll = kThreads + 32;              // and one warp for Sinkhorn
 constexpr int kEach = 2;                         // pieces of four columns a thread keeps
 constexpr int kMaxWidth = 4 * kEach * kThreads;  // D
 
-__device__ void worker_barrier() {
-  named_barrier<1, kThreads>();
-}
-
-// Lane 4 i + j holds C_ij; the arithmetic of the plain form.
-__device__ float sinkhorn(float logit, float eps, int32_t iterations) {
-  constexpr unsigned kLanes = 0xffffu;
-  const int lane = threadIdx.x % 32, i = lane / kStreams, j = lane % kStreams;
-  float largest = __shfl_sync(kLanes, logit, i * kStreams);
-  for (int k = 1; k < kStreams; ++k) largest = fmaxf(largest, __shfl_sync(kLanes, logit, i * kStreams + k));
-  const float own = expf(logit - largest);
-  float sum = 0;
-  for (int k = 0; k < kStreams; ++k) sum += __shfl_sync(kLanes, own, i * kStreams + k);
-  float c = own / sum + eps;
+// c: logits in, C out. One thread holds all of it: a step is four sums and four reciprocals deep.
+__device__ inline void sinkhorn(float (&c)[kStreams][kStreams], float eps, int32_t iterations) {
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    const float largest = fmaxf(fmaxf(c[i][0], c[i][1]), fmaxf(c[i][2], c[i][3]));
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) c[i][j] = fast_exp(c[i][j] - largest);
+    const float by = fast_reciprocal((c[i][0] + c[i][1]) + (c[i][2] + c[i][3]));
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) c[i][j] = fmaf(c[i][j], by, eps);
+  }
   const auto column_step = [&] {
-    float total = eps;
-    for (int r = 0; r < kStreams; ++r) total += __shfl_sync(kLanes, c, r * kStreams + j);
-    c = c / total;
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+      const float by = fast_reciprocal(((c[0][j] + c[1][j]) + (c[2][j] + c[3][j])) + eps);
+#pragma unroll
+      for (int i = 0; i < kStreams; ++i) c[i][j] *= by;
+    }
   };
   column_step();
+#pragma unroll 1
   for (int32_t step = 1; step < iterations; ++step) {
-    float total = eps;
-    for (int k = 0; k < kStreams; ++k) total += __shfl_sync(kLanes, c, i * kStreams + k);
-    c = c / total;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float by = fast_reciprocal(((c[i][0] + c[i][1]) + (c[i][2] + c[i][3])) + eps);
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) c[i][j] *= by;
+    }
     column_step();
   }
-  return c;
+}
+
+// The slices of row t, added up; lane l of every warp gets sum l.
+__device__ inline float add_slices(const Boundary& a, int64_t t, int slices) {
+  __shared__ __align__(16) float parts[kAll / 32][kPartial];
+  constexpr int kQuads = kPartial / 4, kStep = kAll / kQuads;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto* from = reinterpret_cast<const float4*>(a.partial + t * slices * kPartial) + threadIdx.x;
+  float4 sum{0, 0, 0, 0};
+#pragma unroll 2
+  for (int s = static_cast<int>(threadIdx.x) / kQuads; s < slices; s += kStep, from += kAll) {
+    const float4 v = *from;
+    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
+  }
+#pragma unroll
+  for (int offset = kQuads; offset < 32; offset *= 2) {
+    sum.x += __shfl_xor_sync(0xffffffffu, sum.x, offset);
+    sum.y += __shfl_xor_sync(0xffffffffu, sum.y, offset);
+    sum.z += __shfl_xor_sync(0xffffffffu, sum.z, offset);
+    sum.w += __shfl_xor_sync(0xffffffffu, sum.w, offset);
+  }
+  if (lane < kQuads) reinterpret_cast<float4*>(parts[warp])[lane] = sum;
+  __syncthreads();
+  float all = 0;
+#pragma unroll
+  for (int w = 0; w < kAll / 32; ++w) all += parts[w][lane];
+  return all;
+}
+
+// The quantiser of kernels/quantize.h over a group of 128: a warp, four columns a lane.
+__device__ inline void quantize_group(const float4& v, const Quantized& to, int64_t row, int column) {
+  float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+  const bool has_nan = __any_sync(0xffffffffu, isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w));
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  }
+  const float scale = has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
+  const float values[4] = {v.x, v.y, v.z, v.w};
+  uint32_t codes = 0;
+#pragma unroll 1
+  for (int j = 3; j >= 0; --j) {
+    const float value = j == 0 ? values[0] : j == 1 ? values[1] : j == 2 ? values[2] : values[3];
+    const uint32_t code =
+        scale == 0 ? 0u : __nv_cvt_float_to_fp8(__fdiv_rn(value, scale), __NV_SATFINITE, __NV_E4M3);
+    codes = codes << 8 | code;
+  }
+  *reinterpret_cast<uint32_t*>(to.codes + row * to.padded + column) = codes;
+  if (threadIdx.x % 32 == 0) to.scales[row * (to.padded / kFp8Block) + column / kFp8Block] = scale;
 }
 
 __global__ void __launch_bounds__(kAll) finish_kernel(const __grid_constant__ Boundary a) {
-  __shared__ float parts[kWarps][kPartial];
-  __shared__ float mapped[kMapping];
   __shared__ float squares_of[kWarps];
   let_next_start();
-  wait_for_previous();
-  const int64_t t = blockIdx.x, slices = a.width / kColumns;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int part = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
+  const float scale = a.scale[part], base = lane < kMapping ? a.base[lane] : 0;
+  wait_for_previous();
+  const int64_t t = blockIdx.x;
+  const int width = a.width, column = 4 * static_cast<int>(threadIdx.x);
+  float4 value[kEach][kStreams];
   if (warp < kWarps) {
-    const int64_t each = (slices + kWarps - 1) / kWarps;
-    float sum = 0;
-#pragma unroll 8
-    for (int64_t s = warp * each; s < min(slices, (warp + 1) * each); ++s) {
-      sum += a.partial[(t * slices + s) * kPartial + lane];
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int c = column + k * 4 * kThreads;
+      if (c >= width) continue;
+#pragma unroll
+      for (int i = 0; i < kStreams; ++i) {
+        value[k][i] = *reinterpret_cast<const float4*>(a.streams(t) + i * width + c);
+      }
     }
-    parts[warp][lane] = sum;
   }
-  __syncthreads();
-  if (threadIdx.x < kMapping) {
-    float dot = 0, squares = 0;
-    for (int w = 0; w < kWarps; ++w) dot += parts[w][threadIdx.x], squares += parts[w][kMapping];
-    const float r = 1.0f / sqrtf(squares / static_cast<float>(kStreams * a.width) + a.norm_eps);
-    const int part = threadIdx.x < kStreams ? 0 : threadIdx.x < 2 * kStreams ? 1 : 2;
-    mapped[threadIdx.x] = fmaf(r * dot, a.scale[part], a.base[threadIdx.x]);
-  }
-  __syncthreads();
+  const float sum = add_slices(a, t, width / kColumns);
+  const float squares = __shfl_sync(0xffffffffu, sum, kMapping);
+  const float r = fast_rsqrt(squares * fast_reciprocal(static_cast<float>(kStreams * width)) + a.norm_eps);
+  const float logit = fmaf(r * sum, scale, base);
+  const float activated = fast_sigmoid(logit);
+  float pre[kStreams];
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) pre[i] = __shfl_sync(0xffffffffu, activated, i) + a.hc_eps;
   if (warp == kWarps) {
-    if (lane < kStreams * kStreams) {
-      const float c = sinkhorn(mapped[2 * kStreams + lane], a.hc_eps, a.iterations);
-      a.mix(t)[kStreams + lane] = c;
-      if (lane < kStreams) a.mix(t)[lane] = 2 * sigmoid(mapped[kStreams + lane]);
+    __shared__ __align__(16) float logits[32];
+    logits[lane] = logit;
+    __syncwarp();
+    float c[kStreams][kStreams];
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float4 v = reinterpret_cast<const float4*>(logits)[2 + i];
+      c[i][0] = v.x, c[i][1] = v.y, c[i][2] = v.z, c[i][3] = v.w;
+    }
+    sinkhorn(c, a.hc_eps, a.iterations);
+    float* mix = a.mix(t);
+    if (lane >= kStreams && lane < 2 * kStreams) mix[lane - kStreams] = 2 * activated;
+    if (lane != 0) return;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      reinterpret_cast<float4*>(mix)[1 + i] = float4{c[i][0], c[i][1], c[i][2], c[i][3]};
     }
     return;
   }
-  float pre[kStreams];
-#pragma unroll
-  for (int i = 0; i < kStreams; ++i) pre[i] = sigmoid(mapped[i]) + a.hc_eps;
   float4 x[kEach];
-  float squares = 0;
+  float total = 0;
 #pragma unroll
   for (int k = 0; k < kEach; ++k) {
-    const int64_t c = 4 * (int64_t{threadIdx.x} + k * kThreads);
     x[k] = float4{0, 0, 0, 0};
-    if (c >= a.width) continue;
+    const int c = column + k * 4 * kThreads;
+    if (c >= width) continue;
 #pragma unroll
     for (int i = 0; i < kStreams; ++i) {
-      const float4 f = *reinterpret_cast<const float4*>(a.streams(t) + i * a.width + c);
+      const float4& f = value[k][i];
       x[k].x = fmaf(pre[i], f.x, x[k].x), x[k].y = fmaf(pre[i], f.y, x[k].y);
       x[k].z = fmaf(pre[i], f.z, x[k].z), x[k].w = fmaf(pre[i], f.w, x[k].w);
     }
     *reinterpret_cast<float4*>(a.x(t) + c) = x[k];
-    squares = fmaf(x[k].x, x[k].x, squares), squares = fmaf(x[k].y, x[k].y, squares);
-    squares = fmaf(x[k].z, x[k].z, squares), squares = fmaf(x[k].w, x[k].w, squares);
+    total = fmaf(x[k].x, x[k].x, total), total = fmaf(x[k].y, x[k].y, total);
+    total = fmaf(x[k].z, x[k].z, total), total = fmaf(x[k].w, x[k].w, total);
   }
   if (a.norm == nullptr) return;
-  squares = warp_sum(squares);
-  if (lane == 0) squares_of[warp] = squares;
-  worker_barrier();
-  float total = 0;
+  total = warp_sum(total);
+  if (lane == 0) squares_of[warp] = total;
+  named_barrier<1, kThreads>();
+  total = 0;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) total += squares_of[w];
-  const float scale = 1.0f / sqrtf(total / static_cast<float>(a.width) + a.norm_eps);
-#pragma unroll
+  const float by = fast_rsqrt(total * fast_reciprocal(static_cast<float>(width)) + a.norm_eps);
+#pragma unroll 1
   for (int k = 0; k < kEach; ++k) {
-    const int64_t c = 4 * (int64_t{threadIdx.x} + k * kThreads);
-    if (c >= a.width) continue;
+    const int c = column + k * 4 * kThreads;
+    if (c >= width) break;
     const float4 w = *reinterpret_cast<const float4*>(a.norm + c);
-    *reinterpret_cast<float4*>(a.normed(t) + c) =
-        float4{x[k].x * scale * w.x, x[k].y * scale * w.y, x[k].z * scale * w.z, x[k].w * scale * w.w};
+    const float4 v = k == 0 ? x[0] : x[1];
+    const float4 n{v.x * by * w.x, v.y * by * w.y, v.z * by * w.z, v.w * by * w.w};
+    *reinterpret_cast<float4*>(a.normed(t) + c) = n;
+    if (a.codes.codes != nullptr) quantize_group(n, a.codes, t, c);
   }
 }
 
@@ -196,8 +310,10 @@ bool fits_boundary(const kernels::MhcCollapse& a) {
   const auto by_four = [](const View& v) {
     return reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && v.stride % 4 == 0;
   };
-  return a.streams.cols == kStreams * a.x.cols && a.x.cols % kColumns == 0 && a.x.cols <= kMaxWidth &&
-         by_four(a.streams) && by_four(a.x);
+  const View& fn = a.weights.fn;
+  return a.streams.cols == kStreams * a.x.cols && a.x.cols % kFp8Block == 0 && a.x.cols <= kMaxWidth &&
+         by_four(a.streams) && by_four(a.x) && by_four(a.mix) && fn.dtype == DType::bf16 &&
+         reinterpret_cast<uintptr_t>(fn.data) % 4 == 0 && fn.stride % 2 == 0;
 }
 
 int64_t boundary_bytes(int64_t rows, int64_t width) {
@@ -205,27 +321,27 @@ int64_t boundary_bytes(int64_t rows, int64_t width) {
 }
 
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                  const float* norm, const View& normed, float* partial) {
+                  const float* norm, const View& normed, const Quantized* codes, float* partial) {
   if (a.x.rows == 0) return;
   Boundary b{};
   b.expands = expand != nullptr;
   if (expand) b.old_mix = rows_of<const float>(expand->mix), b.y = rows_of<const float>(expand->y);
   b.streams = rows_of<float>(a.streams);
-  b.fn = a.weights.fn.data;
+  b.fn = static_cast<const bf16*>(a.weights.fn.data);
   b.fn_stride = a.weights.fn.stride;
-  b.fn_is_bf16 = a.weights.fn.dtype == DType::bf16;
   b.base = a.weights.base;
   b.scale = a.weights.scale;
   b.norm_eps = a.norm_eps;
   b.hc_eps = a.hc_eps;
   b.iterations = a.iterations;
+  b.width = static_cast<int32_t>(a.x.cols);
   b.rows = a.x.rows;
-  b.width = a.x.cols;
   b.partial = partial;
   b.mix = rows_of<float>(a.mix);
   b.x = rows_of<float>(a.x);
   b.norm = norm;
   b.normed = rows_of<float>(normed);
+  if (codes) b.codes = *codes;
   const int64_t blocks = b.width / kColumns * ((b.rows + kRows - 1) / kRows);
   launch_dependent(stream, "mhc_boundary", blocks_for(blocks, 1), kMixThreads, 0, mix_kernel, b);
   launch_dependent(stream, "mhc_boundary", blocks_for(b.rows, 1), kAll, 0, finish_kernel, b);

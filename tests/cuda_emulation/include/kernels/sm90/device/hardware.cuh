@@ -9,6 +9,16 @@ namespace godwit::sm90 {
 void wait_for_previous();
 inline void let_next_start() {}
 
+inline float fast_reciprocal(float x) {
+  return 1 / x;
+}
+inline float fast_exp2(float x) {
+  return std::exp2(x);
+}
+inline float fast_rsqrt(float x) {
+  return 1 / std::sqrt(x);
+}
+
 template <class T>
 T* dynamic_shared() {
   return static_cast<T*>(emulation::shared_memory());
