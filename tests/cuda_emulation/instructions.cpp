@@ -1,4 +1,6 @@
 // What tensor cores and ldmatrix do, lane by lane (PTX ISA, mma.m16n8k16 and ldmatrix fragments).
+#include <cuda_fp8.h>
+
 #include "device_code.h"
 #include "kernels/sm90/device/hardware.cuh"
 
@@ -53,6 +55,11 @@ void tiles(uint32_t (&r)[4], const void* row, bool transposed) {
 }
 
 }  // namespace
+
+uint32_t widen_low(uint32_t codes) {
+  const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2(static_cast<uint16_t>(codes), __NV_E4M3);
+  return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
+}
 
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   mma(c, a, b0, b1, from_bf16);

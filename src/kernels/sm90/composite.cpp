@@ -66,22 +66,24 @@ void CudaOps::head_linear(const kernels::HeadLinear& a) {
 GroupedScratch CudaOps::grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const {
   const int64_t entries = a.x.rows * (a.ids.cols + 1);
   GroupedScratch s;
-  s.groups = groups_.base;
+  s.ended = reinterpret_cast<int32_t*>(groups_.base);
+  s.groups = groups_.base + kCounterBytes;
   s.inner = reinterpret_cast<float*>(inner_.base);
   s.inner_width = a.inner;
   s.inner_stride = std::max(a.inner, shared_inner);
   s.x = codes_in(codes_, a.x.rows, a.x.cols);
   s.inner_codes = codes_in(inner_codes_, entries, s.inner_stride);
   s.y = reinterpret_cast<float*>(choices_.base);
-  GODWIT_ASSERT(group_bytes(a.x.rows, a.ids.cols) <= groups_.bytes);
+  GODWIT_ASSERT(kCounterBytes + group_bytes(a.x.rows, a.ids.cols) <= groups_.bytes);
   GODWIT_ASSERT(entries * s.inner_stride * int64_t{sizeof(float)} <= inner_.bytes);
-  GODWIT_ASSERT(entries * a.x.cols * int64_t{sizeof(float)} <= choices_.bytes);
+  GODWIT_ASSERT(entries * ((a.x.cols + 31) / 32 * 32) * int64_t{sizeof(float)} <= choices_.bytes);
   return s;
 }
 
 void CudaOps::experts(const kernels::Experts& a) {
   if (fits_grouped(a, a.inner)) {
-    grouped_experts(device_.stream(), a, nullptr, a.out, grouped_scratch(a, 0), device_.multiprocessors());
+    grouped_experts(device_.stream(), a, nullptr, false, a.out, grouped_scratch(a, 0),
+                    device_.multiprocessors());
     return;
   }
   // The table of experts lies on the device, their inner width is known from prepare(); narrower ones are
@@ -104,9 +106,11 @@ void CudaOps::moe(const kernels::Moe& a) {
                         a.shared.gate.data.dtype == a.experts.dtype && fits_grouped(a.experts, shared) &&
                         same_rows(a.experts.x, a.shared.x) && a.shared.limit == a.experts.limit;
   if (!together) return Ops::moe(a);
-  route(a.route);
-  grouped_experts(device_.stream(), a.experts, &a.shared, a.out, grouped_scratch(a.experts, shared),
-                  device_.multiprocessors());
+  const GroupedScratch scratch = grouped_scratch(a.experts, shared);
+  const bool grouped =
+      route_to_groups(device_.stream(), a.route, a.experts, &a.shared, scratch, device_.multiprocessors());
+  if (!grouped) route(a.route);
+  grouped_experts(device_.stream(), a.experts, &a.shared, grouped, a.out, scratch, device_.multiprocessors());
 }
 
 void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {

@@ -27,8 +27,8 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
   return {quantized_bytes(limits.rows, widest_input(d)),
           choices * ((inner + 3) / 4 * 4) * int64_t{sizeof(float)},
           quantized_bytes(choices, inner),
-          group_bytes(limits.rows, d.experts_topk),
-          choices * d.hidden * int64_t{sizeof(float)},
+          kCounterBytes + group_bytes(limits.rows, d.experts_topk),
+          choices * ((d.hidden + 31) / 32 * 32) * int64_t{sizeof(float)},
           boundary_bytes(limits.rows, d.hidden),
           d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
           d.index_pool > 0 ? select_bytes(rows, limits.context / d.index_pool) : 0,
@@ -88,6 +88,7 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   inner_ = area(s.inner);
   inner_codes_ = area(s.inner_codes);
   groups_ = area(s.groups);
+  memory_.zero(groups_.base, s.groups);
   choices_ = area(s.choices);
   partial_ = area(s.partial);
   attend_ = area(s.attend);
@@ -117,8 +118,9 @@ void CudaOps::kda_step(const StepView& step, const kernels::KdaStep& a) {
 }
 
 void CudaOps::route(const kernels::Route& a) {
+  if (fits_router(a)) return sm90::route(device_.stream(), a, device_.multiprocessors());
   linear({a.x, a.w, a.logits});
-  sm90::route(device_.stream(), a);
+  sm90::choose(device_.stream(), a);
 }
 
 // The rest is one launch function each.

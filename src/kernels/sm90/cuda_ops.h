@@ -14,6 +14,9 @@ namespace godwit::sm90 {
 using kernels::Dims;
 using kernels::StepLimits;
 
+// In front of the groups: the counter of route_to_groups().
+constexpr int64_t kCounterBytes = 256;
+
 class CudaOps final : public kernels::Ops {
  public:
   explicit CudaOps(int device) : device_(device), memory_(device_) {}

@@ -107,8 +107,10 @@ void split_select(cudaStream_t stream, const StepView& step, const kernels::Inde
                   int64_t rows, int64_t most_pools);
 
 constexpr int64_t kMaxExperts = 4096;
-// The choice, from logits that are already in a.logits.
-void route(cudaStream_t stream, const kernels::Route& a);
+// Logits and choice for bf16 weights of up to 4,096 columns; and the choice alone, from a.logits.
+bool fits_router(const kernels::Route& a);
+void route(cudaStream_t stream, const kernels::Route& a, int multiprocessors);
+void choose(cudaStream_t stream, const kernels::Route& a);
 struct ExpertScratch {
   float* inner = nullptr;    // [T k, inner_stride]
   int64_t inner_stride = 0;  // floats
@@ -120,17 +122,22 @@ void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch
 // The decode form, for experts whose rows are whole blocks of 128 bytes: `shared` is computed along when
 // given, and out = routed + shared.
 struct GroupedScratch {
-  void* groups = nullptr;  // group_bytes(), 16-byte aligned
+  void* groups = nullptr;    // group_bytes(), 16-byte aligned
+  int32_t* ended = nullptr;  // a counter of route_to_groups(); 0 at first
   Quantized x, inner_codes;
   float* inner = nullptr;    // [T (k + 1), inner_stride]
   int64_t inner_stride = 0;  // floats, a multiple of 4
   int64_t inner_width = 0;   // I of the routed experts
-  float* y = nullptr;        // [T (k + 1), D]
+  float* y = nullptr;        // [T (k + 1), D], D rounded up to 32
 };
 int64_t group_bytes(int64_t rows, int64_t chosen);
 bool fits_grouped(const kernels::Experts& a, int64_t inner);
+// Of few rows: route(), the groups of grouped_experts() and the codes of x in one launch. False: nothing
+// done.
+bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels::Experts& experts,
+                     const kernels::Ffn* shared, const GroupedScratch& scratch, int multiprocessors);
 void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
-                     const View& out, const GroupedScratch& scratch, int multiprocessors);
+                     bool is_grouped, const View& out, const GroupedScratch& scratch, int multiprocessors);
 
 void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
 // `scratch` holds sample_bytes() of `most_rows`, zero before the first draw.

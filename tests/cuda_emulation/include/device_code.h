@@ -2,6 +2,7 @@
 // block take turns, and what a warp or a block does together waits until all of them have come.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -118,6 +119,21 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 }
 inline int __any_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) != 0;
+}
+
+inline unsigned __reduce_max_sync(unsigned mask, unsigned value) {
+  using namespace godwit::emulation;
+  const Gift* all = exchange(mask, given(value));
+  unsigned most = 0;
+  for (unsigned i = 0; i < 32; ++i)
+    if ((mask >> i & 1) != 0) most = std::max(most, taken<unsigned>(all[i]));
+  return most;
+}
+inline unsigned __reduce_min_sync(unsigned mask, unsigned value) {
+  return ~__reduce_max_sync(mask, ~value);
+}
+inline int __syncthreads_count(int predicate) {
+  return godwit::emulation::count_threads(predicate != 0);
 }
 
 inline int __popc(unsigned x) {

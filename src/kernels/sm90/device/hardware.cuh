@@ -52,12 +52,37 @@ __device__ inline void copy_async(void* to, const void* from, bool present) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(present ? 16 : 0)
                : "memory");
 }
+__device__ inline void copy_async(void* to, const void* from) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
 __device__ inline void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 template <int kPending>
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// Asks for `bytes` (a multiple of 16) from a 16-byte aligned address to be brought into the L2 cache.
+__device__ inline void prefetch(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+
+// Two e4m3 codes, the low or the high half of a word, as two f16; exact.
+__device__ inline uint32_t widen_low(uint32_t codes) {
+  uint32_t r;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, low;\n}"
+      : "=r"(r)
+      : "r"(codes));
+  return r;
+}
+__device__ inline uint32_t widen_high(uint32_t codes) {
+  uint32_t r;
+  asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %1;\ncvt.rn.f16x2.e4m3x2 %0, high;\n}"
+      : "=r"(r)
+      : "r"(codes));
+  return r;
 }
 
 // c += a b with a [16, 16], b [16, 8], f32 sums; the layouts are those of mma.m16n8k16.

@@ -24,13 +24,6 @@ __device__ inline float rest_of(float x) {
   return x - __uint_as_float(__float_as_uint(x) & 0xffff0000u);
 }
 
-// Two e4m3 codes as two f16, exact.
-__device__ inline uint32_t widen_two(uint32_t codes) {
-  const __half2_raw h =
-      __nv_cvt_fp8x2_to_halfraw2(static_cast<__nv_fp8x2_storage_t>(codes & 0xffffu), __NV_E4M3);
-  return static_cast<uint32_t>(h.x) | static_cast<uint32_t>(h.y) << 16;
-}
-
 // Launches a kernel that may start while the one before still runs; it must call wait_for_previous().
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, const char* op, unsigned blocks, unsigned threads, size_t shared,

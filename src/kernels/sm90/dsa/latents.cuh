@@ -202,7 +202,7 @@ struct CodedLatents {
       float sum[kParts][4] = {};
 #pragma unroll
       for (int k = 0; k < kWarpSteps; ++k) {
-        const uint32_t low = widen_two(b[k]), high = widen_two(b[k] >> 16);
+        const uint32_t low = widen_low(b[k]), high = widen_high(b[k]);
 #pragma unroll
         for (int part = 0; part < kParts; ++part) mma_f16(sum[part], query.steps[k][part], low, high);
       }
@@ -266,8 +266,8 @@ struct CodedLatents {
         for (int i = 0; i < 4; ++i) {
           const uint32_t low = b[i / 2 * 2], high = b[i / 2 * 2 + 1];
           const uint32_t selector = i % 2 == 0 ? 0x4420u : 0x4431u;
-          const uint32_t b0 = widen_two(__byte_perm(low, 0, selector)),
-                         b1 = widen_two(__byte_perm(high, 0, selector));
+          const uint32_t b0 = widen_low(__byte_perm(low, 0, selector)),
+                         b1 = widen_low(__byte_perm(high, 0, selector));
 #pragma unroll
           for (int part = kParts - 1; part >= 0; --part) mma_f16(sum[tile + i], a[part], b0, b1);
         }

@@ -135,7 +135,7 @@ struct CodedKeys {
 #pragma unroll
       for (int i = 0; i < 16; i += 2) {
         to[i / 4].a[h / 8 % 2 + i % 4] =
-            widen_two(uint32_t{code_of(x[i] * inverse)} | uint32_t{code_of(x[i + 1] * inverse)} << 8);
+            widen_low(uint32_t{code_of(x[i] * inverse)} | uint32_t{code_of(x[i + 1] * inverse)} << 8);
       }
     }
   }
@@ -151,7 +151,7 @@ struct CodedKeys {
         uint32_t b[4];
         load_tiles(b, key + 16 * k);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) mma_f16(dot[n], query[k + j].a, widen_two(b[j]), widen_two(b[j] >> 16));
+        for (int j = 0; j < 4; ++j) mma_f16(dot[n], query[k + j].a, widen_low(b[j]), widen_high(b[j]));
       }
     }
   }

@@ -1,214 +1,324 @@
 // Routed and shared experts, decode form (kernels spec §3.8): every expert's weights are read once for all
-// rows that chose it. One launch multiplies gate and up and applies SwiGLU, one multiplies down; the results
-// of each choice are then added in ascending expert id, the shared expert last, as in the plain form.
+// rows that chose it. One launch multiplies gate and up and applies SwiGLU. One multiplies down: a CTA owns
+// 32 columns of the output, meets all experts there, and adds what they give in ascending expert id, the
+// shared expert last, as in the plain form.
 #include <algorithm>
 
-#include "kernels/sm90/moe/groups.cuh"
+#include "kernels/sm90/moe/moe.h"
 #include "kernels/sm90/skinny/product.cuh"
 
 namespace godwit::sm90 {
-void plan_groups(cudaStream_t stream, const kernels::Experts& a, bool shared, int32_t width,
-                 const Groups& to);  // plan.cu
-
 namespace {
 
-using kernels::ExpertWeights;
 using skinny::Columns;
+using skinny::kTileRows;
 using skinny::Split;
 using skinny::Tiles;
 using skinny::X;
 
-// One of the two products, of experts of one width.
-struct Part {
-  Split split;         // of K
-  int32_t group_rows;  // output rows that a row group takes at once
-  int32_t runs;        // of output rows; a task is one of a group
-  __host__ __device__ int run_rows() const { return split.row_groups() * group_rows; }
+constexpr int kPairs = kTileRows;  // gate and up rows of a row group: one tile each
+
+// Of experts of one width: the routed ones, or the shared one.
+struct Width {
+  int32_t inner;  // I
+  Split down;     // of I among warps
 };
 
 struct Work {
   Groups groups;
-  const ExpertWeights* experts;
-  ExpertWeights shared;
   X x;                // rows of the first product
   Rows<float> inner;  // [T (k + 1), I] by entry
   X inner_x;          // the same as rows of the second
-  Rows<float> y;      // [T (k + 1), D] by entry
-  int64_t width;      // D
-  int64_t inner_width, shared_width;
+  int32_t columns;    // D
+  Width routed, shared_width;
+  Split up;  // of D among warps
   float limit;
-  Part up[2], down[2];  // of routed experts, of the shared one
-};
-
-// What both products share: tasks are (group, run of output rows), runs fastest.
-template <class W, bool kUp>
-struct Tasks {
-  const Work& a;
-  const Part& routed;
-  const Part& shared;
-  int64_t begin, end;
-  int64_t routed_tasks;
-
-  __device__ explicit Tasks(const Work& work)
-      : a(work), routed(kUp ? work.up[0] : work.down[0]), shared(kUp ? work.up[1] : work.down[1]) {
-    routed_tasks = int64_t{a.groups.count[0]} * routed.runs;
-    const int64_t tasks = routed_tasks + int64_t{a.groups.count[1]} * shared.runs;
-    begin = tasks * blockIdx.x / gridDim.x;
-    end = tasks * (blockIdx.x + 1) / gridDim.x;
-  }
-
-  struct Task {
-    Part part;
-    Group group;
-    int64_t inner, first;  // first output row
-  };
-  __device__ bool is_shared(int chunk) const { return begin + chunk >= routed_tasks; }
-  __device__ const Part& part(int chunk) const { return is_shared(chunk) ? shared : routed; }
-  __device__ Task task(int chunk) const {
-    Task t;
-    t.part = part(chunk);
-    const int64_t i = begin + chunk;
-    // Tasks of a launch fit 32 bits, whose division is the shorter one.
-    const auto at = static_cast<uint32_t>(is_shared(chunk) ? i - routed_tasks : i);
-    const auto runs = static_cast<uint32_t>(t.part.runs);
-    const uint32_t group = at / runs;
-    t.group = a.groups.group[(is_shared(chunk) ? a.groups.count[0] : 0) + group];
-    t.inner = is_shared(chunk) ? a.shared_width : a.inner_width;
-    t.first = int64_t{at - group * runs} * t.part.run_rows();
-    return t;
-  }
-  __device__ int chunks() const { return static_cast<int>(end - begin); }
-  __device__ Split split(int chunk) const { return part(chunk).split; }
-  // Output rows of a row group that exist.
-  __device__ static int rows_at(const Task& t, int64_t first, int64_t all) {
-    return static_cast<int>(max(int64_t{0}, min(int64_t{t.part.group_rows}, all - first)));
-  }
-  __device__ Tiles<W> tiles(int chunk, int row_group) const {
-    const Task t = task(chunk);
-    const ExpertWeights& e = t.group.expert < 0 ? a.shared : a.experts[t.group.expert];
-    const int64_t first = t.first + row_group * t.part.group_rows;
-    Tiles<W> tiles;
-    if constexpr (kUp) {
-      const int count = rows_at(t, first, t.inner);
-      set(tiles, 0, e.gate, first, count);
-      set(tiles, 1, e.up, first, count);
-    } else {
-      const int count = rows_at(t, first, a.width);
-      set(tiles, 0, e.down, first, min(count, 16));
-      set(tiles, 1, e.down, first + 16, max(0, count - 16));
-    }
-    return tiles;
-  }
-  __device__ static void set(Tiles<W>& tiles, int tile, const Weight& w, int64_t first, int rows) {
-    tiles.data[tile] = static_cast<const W*>(w.data.data) + first * w.data.stride;
-    tiles.rows[tile] = rows;
-    tiles.stride = w.data.stride;
-    tiles.scales[tile] = w.scales;
-    tiles.scale_stride = w.scale_stride;
-    tiles.first_row[tile] = first;
-  }
-  __device__ X x(int, int) const { return kUp ? a.x : a.inner_x; }
-  template <int kTiles>
-  __device__ Columns<kTiles> columns(int chunk) const {
-    const Group group = task(chunk).group;
-    const int32_t* rows = (kUp ? a.groups.token : a.groups.entry) + group.first;
-    return {group.rows, [rows](int c) { return rows[c]; }};
-  }
-  template <class Sum>
-  __device__ void store(int chunk, int row_group, Sum sum, int thread, int threads) const {
-    const Task t = task(chunk);
-    const int64_t first = t.first + row_group * t.part.group_rows;
-    const int row = thread % 32;
-    if (row >= rows_at(t, first, kUp ? t.inner : a.width)) return;
-    for (int column = thread / 32; column < t.group.rows; column += threads / 32) {
-      const int32_t entry = a.groups.entry[t.group.first + column];
-      if constexpr (kUp) {
-        a.inner(entry)[first + row] = clamped_swiglu(sum(row, column), sum(16 + row, column), a.limit);
-      } else {
-        a.y(entry)[first + row] = sum(row, column);
-      }
-    }
-  }
-};
-
-template <class W, bool kUp, int kTiles>
-__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
-    grouped_kernel(const __grid_constant__ Work a) {
-  let_next_start();
-  wait_for_previous();  // the groups themselves come from a kernel before
-  const Tasks<W, kUp> tasks(a);
-  skinny::run<W, kTiles>(tasks, false);
-}
-
-struct Combine {
-  Rows<const int32_t> ids;    // [T, k]
-  Rows<const float> weights;  // [T, k]
-  Rows<const float> y;        // [T (k + 1), D]
-  int32_t first, held, chosen;
-  int64_t rows, width;
-  bool shared;
+  // The second product: what a row of the output is made of.
+  float* y;  // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
+  Rows<const int32_t> ids;
+  Rows<const float> weights;
+  int32_t first_expert, held, chosen, tokens;
   Rows<float> out;  // [T, D]
 };
 
-constexpr int kCombineThreads = 256;
-
-__global__ void __launch_bounds__(kCombineThreads) combine_kernel(Combine a) {
-  let_next_start();
-  wait_for_previous();
-  const int64_t i = int64_t{blockIdx.x} * kCombineThreads + threadIdx.x;
-  if (i >= a.rows * a.width) return;
-  const int64_t t = i / a.width, n = i % a.width;
-  float sum = 0;
-  for (int32_t c = 0; c < a.chosen; ++c) {
-    const int32_t local = a.ids(t)[c] - a.first;
-    if (local >= 0 && local < a.held) sum = fmaf(a.weights(t)[c], a.y(t * a.chosen + c)[n], sum);
-  }
-  if (a.shared) sum += a.y(a.rows * a.chosen + t)[n];
-  a.out(t)[n] = sum;
+// Rows [first, first + rows) of packed weights of `columns` columns.
+template <class W, int kRowTiles>
+__device__ void aim(Tiles<kRowTiles>& t, int tile, const void* data, const float* scales, int columns,
+                    int first, int rows) {
+  t.stride = static_cast<uint32_t>(columns) * sizeof(W);
+  t.data[tile] = static_cast<const uint8_t*>(data) + int64_t{first} * t.stride;
+  t.rows[tile] = rows;
+  t.scales[tile] = scales;
+  t.first_row[tile] = first;
 }
 
-template <class W, bool kUp, int kTiles>
-void launch_product(cudaStream_t stream, const Work& a, int multiprocessors) {
-  static const bool sized = [] {
-    check(cudaFuncSetAttribute(grouped_kernel<W, kUp, kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(skinny::shared_bytes(kTiles))),
-          "experts");
-    return true;
-  }();
-  static_cast<void>(sized);
-  const unsigned blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
-  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::shared_bytes(kTiles),
-                   grouped_kernel<W, kUp, kTiles>, a);
+// Gate and up: every CTA takes an equal share of all (group, pair of rows).
+template <class W>
+struct Up {
+  const Work& a;
+  int32_t begin, end, routed;  // pairs
+  int32_t chunk_pairs;
+
+  __device__ explicit Up(const Work& work) : a(work) {
+    routed = a.groups.count[0] * a.routed.inner;
+    const int32_t pairs = routed + a.groups.count[1] * a.shared_width.inner;
+    // A chunk of few pairs takes as long as a whole one. So shares are whole chunks where there are many, and
+    // where there are few they are even, in even chunks.
+    const int most = kPairs << a.up.log_row_groups();
+    const bool many = pairs >= 4 * most * static_cast<int32_t>(gridDim.x);
+    const int unit = many ? most : 2;
+    const int64_t units = (pairs + unit - 1) / unit;
+    begin = static_cast<int32_t>(units * blockIdx.x / gridDim.x) * unit;
+    end = min(pairs, static_cast<int32_t>(units * (blockIdx.x + 1) / gridDim.x) * unit);
+    const int chunks = (end - begin + most - 1) / most;
+    chunk_pairs = many || chunks == 0 ? most : (end - begin + chunks - 1) / chunks;
+  }
+
+  struct Chunk {
+    int32_t at, group, pair, pairs, inner;  // its first pair, of all and in its group
+    bool valid;
+  };
+  __device__ Chunk sized(Chunk c) const {
+    c.pairs = min(chunk_pairs, min(c.inner - c.pair, end - c.at));
+    c.valid = c.at < end;
+    return c;
+  }
+  __device__ Chunk first() const {
+    const bool shared = begin >= routed;
+    const int32_t inner = max(1, shared ? a.shared_width.inner : a.routed.inner);
+    const int32_t within = begin - (shared ? routed : 0);
+    const int32_t group = within / inner;
+    return sized({begin, group + (shared ? a.groups.count[0] : 0), within - group * inner, 0, inner, false});
+  }
+  __device__ void next(Chunk& c) const {
+    c.at += c.pairs, c.pair += c.pairs;
+    if (c.pair == c.inner) {
+      c.pair = 0, ++c.group;
+      c.inner = c.at < routed ? a.routed.inner : a.shared_width.inner;
+    }
+    c = sized(c);
+  }
+  __device__ Split split(const Chunk&) const { return a.up; }
+  __device__ static int pairs_of(const Chunk& c, int row_group) {
+    return max(0, min(kPairs, c.pairs - row_group * kPairs));
+  }
+  __device__ Tiles<2> tiles(const Chunk& c, int row_group) const {
+    const Group& e = a.groups.group[c.group];
+    const int first = c.pair + min(row_group * kPairs, c.pairs - 1), count = max(1, pairs_of(c, row_group));
+    Tiles<2> t;
+    t.scale_stride = e.up_scale_stride;
+    aim<W>(t, 0, e.gate, e.gate_scales, a.columns, first, count);
+    aim<W>(t, 1, e.up, e.up_scales, a.columns, first, count);
+    return t;
+  }
+  __device__ X x(const Chunk&, int) const { return a.x; }
+  template <int kTiles>
+  __device__ Columns<kTiles> columns(const Chunk& c, int) const {
+    const Group& group = a.groups.group[c.group];
+    const int32_t* tokens = a.groups.token + group.first;
+    return {group.rows, [tokens](int column) { return tokens[column]; }};
+  }
+  template <class Sum>
+  __device__ void store(const Chunk& c, int row_group, Sum sum, int thread, int threads) const {
+    const Group& group = a.groups.group[c.group];
+    const int row = thread % 32;
+    if (row >= pairs_of(c, row_group)) return;
+#pragma unroll 1
+    for (int column = thread / 32; column < group.rows; column += threads / 32) {
+      float* inner = a.inner(a.groups.entry[group.first + column]) + c.pair + row_group * kPairs;
+      inner[row] = clamped_swiglu(sum(row, column), sum(kPairs + row, column), a.limit);
+    }
+  }
+  __device__ void wait() const {}
+};
+
+// Down: a CTA owns 16 kRowTiles columns of the output. The row groups of a chunk take one group of rows each.
+template <class W, int kRowTiles>
+struct Down {
+  static constexpr int kOwned = kRowTiles * kTileRows;
+  const Work& a;
+  float* y;  // [T (k + 1), kOwned] by entry
+  int32_t first_column, owned;
+  int32_t routed, all;  // groups
+
+  __device__ Down(const Work& work, float* memory) : a(work) {
+    first_column = static_cast<int32_t>(blockIdx.x) * kOwned;
+    owned = min(kOwned, a.columns - first_column);
+    routed = a.groups.count[0];
+    all = routed + a.groups.count[1];
+    y = a.y == nullptr ? memory : a.y + int64_t{blockIdx.x} * a.tokens * (a.chosen + 1) * kOwned;
+  }
+
+  struct Chunk {
+    int32_t group, groups;
+    bool valid;
+  };
+  __device__ const Width& width(const Chunk& c) const { return c.group < routed ? a.routed : a.shared_width; }
+  __device__ Chunk at(int32_t group) const {
+    Chunk c{group, 0, group < all};
+    c.groups = min(width(c).down.row_groups(), (group < routed ? routed : all) - group);
+    return c;
+  }
+  __device__ Chunk first() const { return at(0); }
+  __device__ void next(Chunk& c) const { c = at(c.group + c.groups); }
+  __device__ Split split(const Chunk& c) const { return width(c).down; }
+  // A row group without work repeats the last.
+  __device__ const Group& group_of(const Chunk& c, int row_group) const {
+    return a.groups.group[c.group + min(row_group, c.groups - 1)];
+  }
+  __device__ Tiles<kRowTiles> tiles(const Chunk& c, int row_group) const {
+    const Group& e = group_of(c, row_group);
+    Tiles<kRowTiles> t;
+    t.scale_stride = e.down_scale_stride;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      const int skipped = min(tile * kTileRows, owned - 1);
+      aim<W>(t, tile, e.down, e.down_scales, width(c).inner, first_column + skipped,
+             min(kTileRows, owned - skipped));
+    }
+    return t;
+  }
+  __device__ X x(const Chunk&, int) const {
+    return a.inner_x;
+  }
+  template <int kTiles>
+  __device__ Columns<kTiles> columns(const Chunk& c, int row_group) const {
+    const Group& group = group_of(c, row_group);
+    const int32_t* entries = a.groups.entry + group.first;
+    return {group.rows, [entries](int column) { return entries[column]; }};
+  }
+  template <class Sum>
+  __device__ void store(const Chunk& c, int row_group, Sum sum, int thread, int threads) const {
+    const Group& group = group_of(c, row_group);
+    const int row = thread % 32;
+    if (row >= owned || row_group >= c.groups) return;
+#pragma unroll 1
+    for (int column = thread / 32; column < group.rows; column += threads / 32) {
+      y[a.groups.entry[group.first + column] * kOwned + row] = sum(row, column);
+    }
+  }
+  __device__ void wait() const {
+    wait_for_previous();
+  }
+
+  // All threads, after all groups.
+  __device__ void combine() const {
+    __syncthreads();
+    const int row = static_cast<int>(threadIdx.x) % kOwned;
+    if (row >= owned) return;
+    const int32_t shared = a.tokens * a.chosen;  // first entry of the shared expert
+#pragma unroll 1
+    for (int t = static_cast<int>(threadIdx.x) / kOwned; t < a.tokens; t += skinny::kThreads / kOwned) {
+      const int32_t* ids = a.ids(t);
+      const float* weights = a.weights(t);
+      float sum = 0;
+#pragma unroll 4
+      for (int32_t c = 0; c < a.chosen; ++c) {
+        const int32_t local = ids[c] - a.first_expert;
+        if (local >= 0 && local < a.held) {
+          sum = fmaf(weights[c], y[(t * a.chosen + c) * kOwned + row], sum);
+        }
+      }
+      if (a.shared_width.inner > 0) sum += y[(shared + t) * kOwned + row];
+      a.out(t)[first_column + row] = sum;
+    }
+  }
+};
+
+template <class W, int kTiles>
+__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
+    up_kernel(const __grid_constant__ Work a) {
+  // In this order: when the next launch begins, the groups are there, which it reads before its own wait.
+  wait_for_previous();
+  let_next_start();
+  skinny::run<W, 2, kTiles>(Up<W>(a));
+}
+
+template <class W, int kRowTiles, int kTiles>
+__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
+    down_kernel(const __grid_constant__ Work a) {
+  let_next_start();
+  constexpr size_t kRing = skinny::Form<kRowTiles, kTiles>::kSharedBytes / sizeof(float);
+  const Down<W, kRowTiles> work(a, dynamic_shared<float>() + kRing);
+  skinny::run<W, kRowTiles, kTiles>(work);
+  work.combine();
+}
+
+constexpr size_t kMostShared = 227 << 10, kHalfShared = 113 << 10;
+constexpr int64_t kNarrowRows = 64;
+
+template <class Kernel>
+void allow_shared(Kernel kernel) {
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                             static_cast<int>(kMostShared)),
+        "experts");
 }
 
 template <class W, int kTiles>
-void launch(cudaStream_t stream, const kernels::Experts& a, bool shared, const View& out, const Work& work,
-            int multiprocessors) {
-  plan_groups(stream, a, shared, 8 * kTiles, work.groups);
-  if (sizeof(W) == 1) quantize(stream, a.x, work.x.codes, nullptr);
-  launch_product<W, true, kTiles>(stream, work, multiprocessors);
-  const int64_t entries = a.x.rows * (a.ids.cols + (shared ? 1 : 0));
+void launch_up(cudaStream_t stream, const Work& work, int multiprocessors) {
+  static const bool sized = (allow_shared(up_kernel<W, kTiles>), true);
+  static_cast<void>(sized);
+  const auto blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
+  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::Form<2, kTiles>::kSharedBytes,
+                   up_kernel<W, kTiles>, work);
+}
+
+// What a CTA keeps of each choice lies in shared memory when there is room, for two CTAs in the narrow form.
+template <class W, int kRowTiles, int kTiles>
+void launch_down(cudaStream_t stream, Work work) {
+  static const bool sized = (allow_shared(down_kernel<W, kRowTiles, kTiles>), true);
+  static_cast<void>(sized);
+  const int64_t entries = int64_t{work.tokens} * (work.chosen + 1);
+  constexpr int64_t kOwned = Down<W, kRowTiles>::kOwned;
+  const size_t ring = skinny::Form<kRowTiles, kTiles>::kSharedBytes;
+  size_t bytes = ring + static_cast<size_t>(entries * kOwned) * sizeof(float);
+  if (bytes <= (kTiles == 1 ? kHalfShared : kMostShared)) {
+    work.y = nullptr;
+  } else {
+    bytes = ring;
+  }
+  launch_dependent(stream, "experts", blocks_for(work.columns, kOwned), skinny::kThreads, bytes,
+                   down_kernel<W, kRowTiles, kTiles>, work);
+}
+
+template <class W>
+void launch(cudaStream_t stream, const Work& work, int64_t entries, int multiprocessors) {
+  const bool narrow = work.tokens <= kNarrowRows;
+  if (narrow) {
+    launch_up<W, 1>(stream, work, multiprocessors);
+  } else {
+    launch_up<W, 4>(stream, work, multiprocessors);
+  }
   if (sizeof(W) == 1) {
     const int64_t columns = work.inner_x.codes.padded;
     const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
     quantize(stream, inner, work.inner_x.codes, nullptr);
   }
-  launch_product<W, false, kTiles>(stream, work, multiprocessors);
-  const Combine c{rows_of<const int32_t>(a.ids),
-                  rows_of<const float>(a.weights),
-                  {work.y.data, work.y.stride},
-                  a.first_expert,
-                  a.expert_count,
-                  static_cast<int32_t>(a.ids.cols),
-                  a.x.rows,
-                  a.x.cols,
-                  shared,
-                  rows_of<float>(out)};
-  launch_dependent(stream, "experts", blocks_for(c.rows * c.width, kCombineThreads), kCombineThreads, 0,
-                   combine_kernel, c);
+  if (narrow) return launch_down<W, 1, 1>(stream, work);
+  launch_down<W, 2, 4>(stream, work);
 }
 
 }  // namespace
+
+Choice choice_of(const kernels::Experts& a, const kernels::Ffn* shared, const GroupedScratch& scratch) {
+  const int64_t rows = a.x.rows;
+  Choice c{};
+  c.ids = rows_of<const int32_t>(a.ids);
+  c.rows = static_cast<int32_t>(rows);
+  c.chosen = static_cast<int32_t>(a.ids.cols);
+  c.first = a.first_expert;
+  c.held = a.expert_count;
+  c.experts = a.experts;
+  if (shared) c.shared = {shared->gate, shared->up, shared->down};
+  c.has_shared = shared != nullptr;
+  // Groups of one tile of rows, unless so many rows meet that most experts have more.
+  c.width = rows <= kNarrowRows ? 8 : 32;
+  c.to.group = static_cast<Group*>(scratch.groups);
+  c.to.count = reinterpret_cast<int32_t*>(c.to.group + most_groups(rows, a.ids.cols));
+  c.to.entry = c.to.count + 4;
+  c.to.token = c.to.entry + rows * (a.ids.cols + 1);
+  return c;
+}
 
 bool fits_grouped(const kernels::Experts& a, int64_t inner) {
   const int64_t bytes = size_of(a.dtype);
@@ -219,43 +329,39 @@ bool fits_grouped(const kernels::Experts& a, int64_t inner) {
 }
 
 void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
-                     const View& out, const GroupedScratch& scratch, int multiprocessors) {
-  const int64_t rows = a.x.rows, entries = rows * (a.ids.cols + 1);
+                     bool is_grouped, const View& out, const GroupedScratch& scratch, int multiprocessors) {
+  const int64_t rows = a.x.rows;
   if (rows == 0) return;
+  const Choice choice = choice_of(a, shared, scratch);
+  if (!is_grouped) {
+    plan_groups(stream, choice);
+    if (a.dtype == DType::f8_e4m3) quantize(stream, a.x, scratch.x, nullptr);
+  }
   Work w{};
-  w.groups.count = static_cast<int32_t*>(scratch.groups);
-  w.groups.group = reinterpret_cast<Group*>(w.groups.count + 4);
-  w.groups.entry = reinterpret_cast<int32_t*>(w.groups.group + most_groups(rows, a.ids.cols));
-  w.groups.token = w.groups.entry + entries;
-  w.experts = a.experts;
-  if (shared) w.shared = {shared->gate, shared->up, shared->down};
+  w.groups = choice.to;
   w.x = {static_cast<const float*>(a.x.data), a.x.stride, scratch.x};
   w.inner = {scratch.inner, scratch.inner_stride};
   w.inner_x = {scratch.inner, scratch.inner_stride, scratch.inner_codes};
-  w.y = {scratch.y, a.x.cols};
-  w.width = a.x.cols;
-  w.inner_width = scratch.inner_width;
-  w.shared_width = shared ? shared->gate.out() : 0;
+  const auto blocks = [&](int64_t in) { return in * size_of(a.dtype) / skinny::kBlockBytes; };
+  const auto width = [&](int64_t inner) {
+    return Width{static_cast<int32_t>(inner), skinny::split_of(blocks(inner))};
+  };
+  w.columns = static_cast<int32_t>(a.x.cols);
+  w.routed = width(scratch.inner_width);
+  if (shared) w.shared_width = width(shared->gate.out());
+  w.up = skinny::split_of(blocks(a.x.cols));
   w.limit = a.limit;
-  // Few rows touch few experts: shorter tasks share them out evenly.
-  const int32_t up_rows = rows <= 2 ? 8 : 16, down_rows = rows <= 2 ? 16 : skinny::kTileRows;
-  const auto part = [&](int64_t in, int64_t out_rows, int32_t group_rows) {
-    Part p{skinny::split_of(in * size_of(a.dtype) / skinny::kBlockBytes), group_rows, 0};
-    p.runs = static_cast<int32_t>((out_rows + p.run_rows() - 1) / p.run_rows());
-    return p;
-  };
-  const int64_t inner[2] = {w.inner_width, std::max<int64_t>(w.shared_width, 1)};
-  for (int i = 0; i < 2; ++i) {
-    w.up[i] = part(w.width, inner[i], up_rows);
-    w.down[i] = part(inner[i], w.width, down_rows);
-  }
-  const auto with_rows = [&](auto element) {
-    using W = decltype(element);
-    if (rows <= 64) return launch<W, 1>(stream, a, shared != nullptr, out, w, multiprocessors);
-    launch<W, 4>(stream, a, shared != nullptr, out, w, multiprocessors);
-  };
-  if (a.dtype == DType::f8_e4m3) return with_rows(f8_e4m3{});
-  with_rows(bf16{});
+  w.y = scratch.y;
+  w.ids = rows_of<const int32_t>(a.ids);
+  w.weights = rows_of<const float>(a.weights);
+  w.first_expert = a.first_expert;
+  w.held = a.expert_count;
+  w.chosen = static_cast<int32_t>(a.ids.cols);
+  w.tokens = static_cast<int32_t>(rows);
+  w.out = rows_of<float>(out);
+  const int64_t entries = rows * (a.ids.cols + (shared ? 1 : 0));
+  if (a.dtype == DType::f8_e4m3) return launch<f8_e4m3>(stream, w, entries, multiprocessors);
+  launch<bf16>(stream, w, entries, multiprocessors);
 }
 
 int64_t group_bytes(int64_t rows, int64_t chosen) {

@@ -8,11 +8,15 @@
 
 namespace godwit::sm90 {
 
+// With where its expert's weights lie, so that a product finds them in one load.
 struct Group {
   int32_t expert;  // on this rank; -1 = shared
   int32_t first;   // of its entries in Groups::entry
   int32_t rows;    // 1 … width
-  int32_t unused;
+  int32_t up_scale_stride, down_scale_stride;
+  int32_t unused[3];
+  const void *gate, *up, *down;
+  const float *gate_scales, *up_scales, *down_scales;
 };
 
 // Entries t k + i stand for choice i of row t, entries T k + t for the shared expert of row t.
@@ -25,5 +29,17 @@ struct Groups {
 constexpr int64_t most_groups(int64_t rows, int64_t chosen) {
   return rows * chosen + (rows + 7) / 8;
 }
+
+// What is grouped.
+struct Choice {
+  Rows<const int32_t> ids;  // [T, k]
+  int32_t rows, chosen;
+  int32_t first, held;  // experts of this rank
+  const kernels::ExpertWeights* experts;
+  kernels::ExpertWeights shared;  // if any
+  bool has_shared;
+  int32_t width;  // rows of a group
+  Groups to;
+};
 
 }  // namespace godwit::sm90

@@ -1,6 +1,7 @@
 // Several linear products in one launch (kernels spec §3.3): every CTA owns a run of output rows of one of
-// them, and 8, 16, 32 or 64 activation rows.
+// them, and 8 or 32 activation rows.
 #include <algorithm>
+#include <span>
 
 #include "kernels/sm90/skinny/product.cuh"
 
@@ -14,96 +15,112 @@ using skinny::X;
 
 struct Segment {
   X x;
-  const void* w;
-  int64_t w_stride;
+  const uint8_t* w;
   const float* scales;
-  int64_t scale_stride;
   Rows<float> out;
-  int64_t in, rows;     // K, and N of all heads together
-  int64_t head_rows;    // N of a head; x moves on by K from head to head
+  uint32_t w_stride;  // bytes
+  int32_t scale_stride;
+  int32_t in, rows;     // K, and N of all heads together
+  int32_t head_rows;    // N of a head; x moves on by K from head to head
   int32_t first_block;  // of the CTAs that share it, column tiles apart
-  int32_t rows_of_block;
+  int32_t rows_of_block, chunk_rows;
   Split split;  // of K
-  bool fp8;
+  bool fp8, packed;
 };
 
 struct Products {
   Segment segment[kMostProducts];
   int32_t count, column_tiles;
-  int64_t rows;  // of activations
+  int32_t rows;  // of activations
 };
 
-template <class W, int kTiles>
+// How much of its weights a CTA asks into the L2 cache while it still waits for its activations.
+constexpr int64_t kAheadBytes = 160 << 10;
+
+template <class W, int kRowTiles>
 struct LinearWork {
   const Segment& p;
-  int64_t first_column, all_columns;
-  int64_t begin, end;  // output rows
+  int32_t columns_here;  // activation rows of this CTA
+  int64_t first_column;
+  int32_t begin, end;  // output rows
 
-  __device__ Split split(int) const { return p.split; }
-  __device__ int log_chunk_rows() const { return p.split.log_row_groups() + skinny::kLogTileRows; }
-  __device__ int chunk_rows() const { return 1 << log_chunk_rows(); }
-  __device__ int chunks() const {
-    return static_cast<int>((end - begin + chunk_rows() - 1) >> log_chunk_rows());
-  }
-  __device__ int64_t first_row(int chunk) const { return begin + int64_t{chunk} * chunk_rows(); }
-  __device__ int rows_of(int chunk) const {
-    return static_cast<int>(min(int64_t{chunk_rows()}, end - first_row(chunk)));
-  }
+  static constexpr int kGroupRows = kRowTiles * skinny::kTileRows;
+
+  struct Chunk {
+    int32_t row, rows;
+    bool valid;
+  };
+  __device__ Chunk at(int32_t row) const { return {row, min(p.chunk_rows, end - row), row < end}; }
+  __device__ Chunk first() const { return at(begin); }
+  __device__ void next(Chunk& c) const { c = at(c.row + c.rows); }
+  __device__ Split split(const Chunk&) const { return p.split; }
   // Rows of a row group: equal shares, whole eights; with heads, whole tiles, which no head ends within.
-  __device__ int share(int chunk) const {
-    if (p.head_rows < p.rows) return skinny::kTileRows;
-    const int each = (rows_of(chunk) + p.split.row_groups() - 1) >> p.split.log_row_groups();
-    return min(skinny::kTileRows, (each + 7) / 8 * 8);
+  __device__ int share(const Chunk& c) const {
+    if (p.head_rows < p.rows) return kGroupRows;
+    const int each = (c.rows + p.split.row_groups() - 1) >> p.split.log_row_groups();
+    return min(kGroupRows, (each + 7) / 8 * 8);
   }
-  __device__ Tiles<W> tiles(int chunk, int group) const {
-    const int each = share(chunk);
-    const int64_t row = first_row(chunk) + int64_t{group} * each;
-    const int count = max(0, min(each, rows_of(chunk) - group * each));
-    const W* data = static_cast<const W*>(p.w) + row * p.w_stride;
-    Tiles<W> t;
-    t.data[0] = data, t.data[1] = data + 16 * p.w_stride;
-    t.rows[0] = min(count, 16), t.rows[1] = max(0, count - 16);
+  // The rows of `group`, which may have none; then it repeats the chunk's last.
+  __device__ int first_row(const Chunk& c, int group) const {
+    return c.row + min(group * share(c), c.rows - 1);
+  }
+  __device__ int rows_of(const Chunk& c, int group) const {
+    const int each = share(c);
+    return max(0, min(each, c.rows - group * each));
+  }
+  __device__ Tiles<kRowTiles> tiles(const Chunk& c, int group) const {
+    const int first = first_row(c, group), count = max(1, rows_of(c, group));
+    Tiles<kRowTiles> t;
     t.stride = p.w_stride;
-    t.scales[0] = t.scales[1] = p.scales;
     t.scale_stride = p.scale_stride;
-    t.first_row[0] = row, t.first_row[1] = row + 16;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      const int skipped = min(tile * skinny::kTileRows, count - 1);
+      t.data[tile] = p.w + int64_t{first + skipped} * p.w_stride;
+      t.rows[tile] = min(count - skipped, skinny::kTileRows);
+      t.scales[tile] = p.scales;
+      t.first_row[tile] = first + skipped;
+    }
     return t;
   }
-  __device__ X x(int chunk, int group) const {
+  __device__ X x(const Chunk& c, int group) const {
     X x = p.x;
-    if (p.head_rows < p.rows) {
-      const int64_t row = min(first_row(chunk) + int64_t{group} * share(chunk), p.rows - 1);
-      x.data += row / p.head_rows * p.in;
-    }
+    if (p.head_rows < p.rows) x.data += first_row(c, group) / p.head_rows * p.in;
     return x;
   }
-  __device__ int columns_here() const {
-    return static_cast<int>(min(int64_t{8 * kTiles}, all_columns - first_column));
-  }
-  template <int kSame>
-  __device__ Columns<kSame> columns(int) const {
-    return {columns_here(), [this](int c) { return static_cast<int32_t>(first_column + c); }};
+  template <int kTiles>
+  __device__ Columns<kTiles> columns(const Chunk&, int) const {
+    return {columns_here, [this](int c) { return static_cast<int32_t>(first_column) + c; }};
   }
   template <class Sum>
-  __device__ void store(int chunk, int group, Sum sum, int thread, int threads) const {
-    const int each = share(chunk), rows = max(0, min(each, rows_of(chunk) - group * each));
-    const int64_t first = first_row(chunk) + int64_t{group} * each;
-    const int row = thread % 32;
-    if (row >= rows) return;
-    for (int column = thread / 32; column < columns_here(); column += threads / 32)
-      p.out(first_column + column)[first + row] = sum(row, column);
+  __device__ void store(const Chunk& c, int group, Sum sum, int thread, int threads) const {
+    const int rows = rows_of(c, group);
+    float* out = p.out(first_column) + first_row(c, group);
+#pragma unroll 1
+    for (int column = thread / 32; column < columns_here; column += threads / 32) {
+#pragma unroll 1
+      for (int row = thread % 32; row < rows; row += 32) out[column * p.out.stride + row] = sum(row, column);
+    }
+  }
+  __device__ void wait() const {
+    if (first_column == 0 && threadIdx.x == 0 && p.packed) {
+      const int64_t bytes = int64_t{end - begin} * p.w_stride;
+      prefetch(p.w + int64_t{begin} * p.w_stride, static_cast<uint32_t>(min(bytes, kAheadBytes)));
+    }
+    wait_for_previous();
   }
 };
 
-template <class W, int kTiles>
-__device__ void multiply_segment(const Products& a, const Segment& p, int64_t block, int64_t column_tile) {
-  const int64_t begin = block * p.rows_of_block;
-  const LinearWork<W, kTiles> work{p, column_tile * 8 * kTiles, a.rows, begin,
-                                   min(p.rows, begin + p.rows_of_block)};
-  skinny::run<W, kTiles>(work, true);
+template <class W, int kRowTiles, int kTiles>
+__device__ void multiply_segment(const Products& a, const Segment& p, int32_t block, int32_t column_tile) {
+  const int32_t begin = block * p.rows_of_block, first = column_tile * 8 * kTiles;
+  const LinearWork<W, kRowTiles> work{p, min(8 * kTiles, a.rows - first), first, begin,
+                                      min(p.rows, begin + p.rows_of_block)};
+  skinny::run<W, kRowTiles, kTiles>(work);
 }
 
-template <int kTiles>
+// bf16 products have a form of their own: one of more row tiles, so that fewer chunks read the activations.
+template <int kRowTiles, int kBf16RowTiles, int kTiles>
 __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
     products_kernel(const __grid_constant__ Products a) {
   let_next_start();
@@ -114,24 +131,77 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
   while (s + 1 < a.count && block >= a.segment[s + 1].first_block) ++s;
   const Segment& p = a.segment[s];
   if (p.fp8) {
-    multiply_segment<f8_e4m3, kTiles>(a, p, block - p.first_block, column_tile);
+    multiply_segment<f8_e4m3, kRowTiles, kTiles>(a, p, block - p.first_block, column_tile);
   } else {
-    multiply_segment<bf16, kTiles>(a, p, block - p.first_block, column_tile);
+    multiply_segment<bf16, kBf16RowTiles, kTiles>(a, p, block - p.first_block, column_tile);
   }
 }
 
-template <int kTiles>
+template <int kRowTiles, int kBf16RowTiles, int kTiles>
 void launch(cudaStream_t stream, Products a, int32_t blocks) {
-  a.column_tiles = static_cast<int32_t>((a.rows + 8 * kTiles - 1) / (8 * kTiles));
+  constexpr size_t kShared = std::max(skinny::Form<kRowTiles, kTiles>::kSharedBytes,
+                                      skinny::Form<kBf16RowTiles, kTiles>::kSharedBytes);
+  constexpr auto kKernel = products_kernel<kRowTiles, kBf16RowTiles, kTiles>;
+  a.column_tiles = (a.rows + 8 * kTiles - 1) / (8 * kTiles);
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(products_kernel<kTiles>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(skinny::shared_bytes(kTiles))),
-          "linear");
+    check(
+        cudaFuncSetAttribute(kKernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared)),
+        "linear");
     return true;
   }();
   static_cast<void>(sized);
   launch_dependent(stream, "linear", blocks_for(int64_t{blocks} * a.column_tiles, 1), skinny::kThreads,
-                   skinny::shared_bytes(kTiles), products_kernel<kTiles>, a);
+                   kShared, kKernel, a);
+}
+
+// Cuts the products among CTAs, a share by bytes. A head's rows are never parted inside a row group.
+int32_t share_out(Products& a, int64_t bytes, int64_t ctas, int row_tiles, int bf16_row_tiles) {
+  int32_t blocks = 0;
+  for (Segment& p : std::span(a.segment, static_cast<size_t>(a.count))) {
+    const int64_t row_bytes = p.in * (p.fp8 ? 1 : 2);
+    const int64_t share = std::max<int64_t>(1, (p.rows * row_bytes * ctas + bytes - 1) / bytes);
+    const int64_t most =
+        int64_t{p.fp8 ? row_tiles : bf16_row_tiles} * skinny::kTileRows * p.split.row_groups();
+    int64_t each = (p.rows + share - 1) / share;
+    if (p.head_rows < p.rows) {
+      each = (each + most - 1) / most * most;
+      p.chunk_rows = static_cast<int32_t>(most);
+    } else {
+      const int64_t chunks = (each + most - 1) / most;
+      p.chunk_rows = static_cast<int32_t>((each + chunks - 1) / chunks);
+    }
+    p.rows_of_block = static_cast<int32_t>(each);
+    p.first_block = blocks;
+    blocks += static_cast<int32_t>((p.rows + each - 1) / each);
+  }
+  return blocks;
+}
+
+// Up to eight rows: two CTAs an SM; where those have one chunk of a tile, the form of most blocks in flight.
+void launch_narrow(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors) {
+  int32_t blocks = share_out(a, bytes, 2 * multiprocessors, 1, 1);
+  if (a.segment[0].rows_of_block <= a.segment[0].chunk_rows) return launch<1, 1, 1>(stream, a, blocks);
+  blocks = share_out(a, bytes, 2 * multiprocessors, 2, 2);
+  launch<2, 2, 1>(stream, a, blocks);
+}
+
+// More: wide chunks where CTAs have so many rows of bf16; small ones where a head's rows would leave SMs
+// idle.
+void launch_wide(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors) {
+  constexpr int kManyRows = 40;
+  int32_t blocks = share_out(a, bytes, multiprocessors, 2, 2);
+  if (2 * blocks < multiprocessors) {
+    blocks = share_out(a, bytes, multiprocessors, 1, 1);
+    return launch<1, 1, 4>(stream, a, blocks);
+  }
+  bool wide = false;
+  for (const Segment& p : std::span(a.segment, static_cast<size_t>(a.count))) {
+    const bool heads = p.head_rows < p.rows;
+    wide |= !p.fp8 && !heads && p.rows_of_block >= kManyRows << p.split.log_row_groups();
+  }
+  if (!wide) return launch<2, 2, 4>(stream, a, blocks);
+  blocks = share_out(a, bytes, multiprocessors, 2, 4);
+  launch<2, 4, 4>(stream, a, blocks);
 }
 
 }  // namespace
@@ -142,7 +212,7 @@ bool fits_skinny(const Product& p) {
   if (p.w.data.dtype == DType::f32 || p.w.out() == 0) return false;
   if (p.w.in() * bytes % skinny::kBlockBytes != 0 || p.w.data.stride * bytes % 16 != 0) return false;
   if (!aligned(p.w.data.data)) return false;
-  if (heads > 1 && p.w.out() / heads % skinny::kTileRows != 0) return false;
+  if (heads > 1 && p.w.out() / heads % (2 * skinny::kTileRows) != 0) return false;
   return p.w.data.dtype == DType::f8_e4m3 || (aligned(p.x.data) && p.x.stride % 4 == 0);
 }
 
@@ -150,42 +220,33 @@ void skinny_linear(cudaStream_t stream, const Product* products, int count, int 
   GODWIT_ASSERT(count >= 1 && count <= kMostProducts);
   Products a{};
   a.count = count;
-  a.rows = products[0].x.rows;
+  a.rows = static_cast<int32_t>(products[0].x.rows);
   if (a.rows == 0) return;
   int64_t all = 0;
   for (int i = 0; i < count; ++i)
     all += products[i].w.out() * products[i].w.in() * size_of(products[i].w.data.dtype);
-  int32_t blocks = 0;
   for (int i = 0; i < count; ++i) {
     const Product& from = products[i];
     Segment& p = a.segment[i];
     p.fp8 = from.w.data.dtype == DType::f8_e4m3;
     p.x = {static_cast<const float*>(from.x.data), from.x.stride, from.codes};
-    p.w = from.w.data.data;
-    p.w_stride = from.w.data.stride;
+    const int64_t rows = from.w.out(), row_bytes = from.w.in() * size_of(from.w.data.dtype);
+    p.w = static_cast<const uint8_t*>(from.w.data.data);
+    p.w_stride = static_cast<uint32_t>(from.w.data.stride * size_of(from.w.data.dtype));
+    p.packed = p.w_stride == row_bytes;
     p.scales = from.w.scales;
-    p.scale_stride = from.w.scale_stride;
+    p.scale_stride = static_cast<int32_t>(from.w.scale_stride);
     p.out = rows_of<float>(from.out);
-    p.in = from.w.in();
-    p.rows = from.w.out();
-    p.head_rows = p.rows / from.heads;
-    p.split = skinny::split_of(p.in * size_of(from.w.data.dtype) / skinny::kBlockBytes);
-    p.first_block = blocks;
-    // A share of the chip by bytes. A head's rows are never parted inside a tile pair.
-    const int64_t bytes = p.rows * p.in * size_of(from.w.data.dtype);
-    const int64_t share = std::max<int64_t>(1, (bytes * multiprocessors + all - 1) / all);
-    int64_t each = (p.rows + share - 1) / share;
-    if (from.heads > 1) {
-      const int64_t whole = int64_t{skinny::kTileRows} * p.split.row_groups();
-      each = (each + whole - 1) / whole * whole;
-    }
-    p.rows_of_block = static_cast<int32_t>(each);
-    blocks += static_cast<int32_t>((p.rows + each - 1) / each);
+    p.in = static_cast<int32_t>(from.w.in());
+    p.rows = static_cast<int32_t>(rows);
+    p.head_rows = static_cast<int32_t>(rows / from.heads);
+    p.split = skinny::split_of(row_bytes / skinny::kBlockBytes);
   }
-  if (a.rows <= 8) return launch<1>(stream, a, blocks);
-  if (a.rows <= 16) return launch<2>(stream, a, blocks);
-  if (a.rows <= 32) return launch<4>(stream, a, blocks);
-  launch<8>(stream, a, blocks);
+  if (a.rows <= 8) {
+    launch_narrow(stream, a, all, multiprocessors);
+  } else {
+    launch_wide(stream, a, all, multiprocessors);
+  }
 }
 
 }  // namespace godwit::sm90

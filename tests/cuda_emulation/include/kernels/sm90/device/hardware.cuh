@@ -31,11 +31,21 @@ void named_barrier() {
 
 // Copies arrive as late as they may: when they are waited for.
 void copy_async(void* to, const void* from, bool present);
+inline void copy_async(void* to, const void* from) {
+  copy_async(to, from, true);
+}
 void commit_copies();
 void wait_copies_but(int pending);
 template <int kPending>
 void wait_copies() {
   wait_copies_but(kPending);
+}
+
+inline void prefetch(const void*, uint32_t) {}
+
+uint32_t widen_low(uint32_t codes);
+inline uint32_t widen_high(uint32_t codes) {
+  return widen_low(codes >> 16);
 }
 
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);

@@ -1,0 +1,277 @@
+// What a warp of a skinny product holds: a stage of weights in shared memory, and the activations that meet
+// it.
+//
+// A stage is kRowTiles tiles of 16 weight rows and one block of 128 bytes of each (64 bf16, 128 e4m3). The
+// product is mma.m16n8k16 with 16 weight rows as the one side and 8 activation rows as the other. Lane (g, t)
+// = (lane / 4, lane % 4) holds 32 consecutive bytes of rows g and g + 8; they are fed to the instruction as
+// slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of consecutive steps, x in the same order. A block is summed from zero
+// and then added in f32: e4m3 as f16 times both scales; bf16 with x cut into three bf16 parts that hold all
+// 24 bits of it.
+#pragma once
+
+#include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/launches.h"
+
+namespace godwit::sm90::skinny {
+
+constexpr int kBlockBytes = 128;  // of one weight row
+constexpr int kTileRows = 16;
+constexpr int kTileBytes = kTileRows * kBlockBytes;
+
+template <class W>
+constexpr int kBlockK = kBlockBytes / static_cast<int>(sizeof(W));
+
+// Weight rows of a stage: those of tile i begin at data[i], `stride` bytes apart; rows[i] of them exist
+// (1 … 16). What has no rows repeats a row that exists, and what it gives is not stored.
+template <int kRowTiles>
+struct Tiles {
+  const uint8_t* data[kRowTiles];
+  int32_t rows[kRowTiles];
+  uint32_t stride;
+  const float* scales[kRowTiles];  // e4m3: of row 0 of the tile's matrix
+  int32_t scale_stride;
+  int32_t first_row[kRowTiles];  // row of its matrix that a tile begins with
+};
+
+// Where a lane copies from and to. 16-byte piece c of row r lies at c ^ (r % 8): neither copies nor reads
+// conflict.
+template <int kRowTiles>
+struct Copies {
+  const uint8_t* from[kRowTiles];
+  uint32_t offset[4 * kRowTiles];  // of rows 4 j + lane / 8
+
+  __device__ void aim(const Tiles<kRowTiles>& w) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      from[tile] = w.data[tile] + 16 * (lane % 8);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        offset[4 * tile + j] = static_cast<uint32_t>(min(4 * j + lane / 8, w.rows[tile] - 1)) * w.stride;
+      }
+    }
+  }
+  __device__ void issue(uint8_t* stage, uint32_t block) const {
+    const int lane = threadIdx.x % 32, row = lane / 8;
+    uint8_t* even = stage + row * kBlockBytes + ((lane % 8 ^ row) << 4);
+    uint8_t* odd = stage + row * kBlockBytes + ((lane % 8 ^ (row + 4)) << 4);
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+      const uint8_t* at = from[tile] + block * kBlockBytes;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        copy_async((j % 2 == 0 ? even : odd) + tile * kTileBytes + 4 * j * kBlockBytes,
+                   at + offset[4 * tile + j]);
+      }
+    }
+  }
+};
+
+// The 32 bytes of a lane in rows g and g + 8 of a tile, in two halves.
+struct Half {
+  uint32_t low[4], high[4];
+};
+struct Bytes {
+  uint32_t low[8], high[8];
+};
+__device__ inline Half read_half(const uint8_t* stage, int tile, int half) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const uint8_t* row = stage + tile * kTileBytes + g * kBlockBytes + (((2 * t + half) ^ g) << 4);
+  const uint4 low = *reinterpret_cast<const uint4*>(row);
+  const uint4 high = *reinterpret_cast<const uint4*>(row + 8 * kBlockBytes);
+  return {{low.x, low.y, low.z, low.w}, {high.x, high.y, high.z, high.w}};
+}
+__device__ inline Bytes read_tile(const uint8_t* stage, int tile) {
+  const Half a = read_half(stage, tile, 0), b = read_half(stage, tile, 1);
+  return {{a.low[0], a.low[1], a.low[2], a.low[3], b.low[0], b.low[1], b.low[2], b.low[3]},
+          {a.high[0], a.high[1], a.high[2], a.high[3], b.high[0], b.high[1], b.high[2], b.high[3]}};
+}
+__device__ inline Half half_of(const Bytes& v, int half) {
+  const int i = 4 * half;
+  return {{v.low[i], v.low[i + 1], v.low[i + 2], v.low[i + 3]},
+          {v.high[i], v.high[i + 1], v.high[i + 2], v.high[i + 3]}};
+}
+
+// Activation rows: f32 beside bf16 weights, codes beside e4m3 ones.
+struct X {
+  const float* data;
+  int64_t stride;
+  Quantized codes;
+};
+
+// The columns of a tile of 8 kTiles activation rows, as a lane needs them; past the end they repeat the last.
+template <int kTiles>
+struct Columns {
+  int32_t row[kTiles];        // of column 8 j + lane / 4
+  int32_t scaled[kTiles][2];  // e4m3: of columns 8 j + 2 (lane % 4) + {0, 1}
+  int count;                  // that exist
+
+  // row_of(column) for columns below `n`.
+  template <class RowOf>
+  __device__ Columns(int n, RowOf row_of) : count(n) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int j = 0; j < kTiles; ++j) {
+      row[j] = row_of(min(8 * j + lane / 4, n - 1));
+      scaled[j][0] = row_of(min(8 * j + 2 * (lane % 4), n - 1));
+      scaled[j][1] = row_of(min(8 * j + 2 * (lane % 4) + 1, n - 1));
+    }
+  }
+};
+
+// What a lane needs of 8 activation rows and one block.
+template <class W>
+struct Part;
+template <>
+struct Part<bf16> {
+  float4 v[4];
+  template <int kTiles>
+  __device__ void load(const X& x, const Columns<kTiles>& columns, int j, int b) {
+    const float* row = x.data + columns.row[j] * x.stride + (b * kBlockK<bf16> + 16 * (threadIdx.x % 4));
+#pragma unroll
+    for (int s = 0; s < 4; ++s) v[s] = *reinterpret_cast<const float4*>(row + 4 * s);
+  }
+};
+template <>
+struct Part<f8_e4m3> {
+  uint4 codes[2];
+  float scale[2];
+  template <int kTiles>
+  __device__ void load(const X& x, const Columns<kTiles>& columns, int j, int b) {
+    const auto groups = static_cast<int32_t>(x.codes.padded / kFp8Block);
+    const uint8_t* row =
+        x.codes.codes + columns.row[j] * x.codes.padded + (b * kBlockBytes + 32 * (threadIdx.x % 4));
+    codes[0] = *reinterpret_cast<const uint4*>(row);
+    codes[1] = *reinterpret_cast<const uint4*>(row + 16);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) scale[i] = x.codes.scales[columns.scaled[j][i] * groups + b];
+  }
+};
+
+// The scales of a lane's rows g and g + 8 of all tiles in a block.
+template <class W, int kRowTiles>
+struct Scales {};
+template <int kRowTiles>
+struct Scales<f8_e4m3, kRowTiles> {
+  float of[kRowTiles][2];
+};
+template <class W, int kRowTiles>
+struct ScaleRows {
+  __device__ explicit ScaleRows(const Tiles<kRowTiles>&) {}
+  __device__ Scales<W, kRowTiles> load(int) const { return {}; }
+};
+template <int kRowTiles>
+struct ScaleRows<f8_e4m3, kRowTiles> {
+  const float* at[kRowTiles][2];
+  __device__ explicit ScaleRows(const Tiles<kRowTiles>& w) {
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = min(static_cast<int>(threadIdx.x % 32 / 4) + 8 * half, w.rows[tile] - 1);
+        at[tile][half] = w.scales[tile] + (w.first_row[tile] + row) / int{kFp8Block} * w.scale_stride;
+      }
+    }
+  }
+  __device__ Scales<f8_e4m3, kRowTiles> load(int b) const {
+    Scales<f8_e4m3, kRowTiles> s;
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) s.of[tile][half] = __ldg(at[tile][half] + b);
+    }
+    return s;
+  }
+};
+
+template <int kRowTiles, int kTiles>
+using Sums = float[kRowTiles][kTiles][4];
+
+// `first` is the part of column tile 0; each further one is asked for a tile ahead.
+template <int kRowTiles, int kTiles>
+__device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTiles>&, int b, const X& x,
+                                const Columns<kTiles>& columns, const Part<bf16>& first,
+                                Sums<kRowTiles, kTiles>& sums) {
+  // More than two tiles do not fit the registers: they are read again for every column tile.
+  constexpr bool kHeld = kRowTiles <= 2;
+  Bytes tiles[kHeld ? kRowTiles : 1];
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
+  }
+  Part<bf16> part = first;
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    if (8 * j >= columns.count) break;
+    const Part<bf16> now = part;
+    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    float large[kRowTiles][4] = {}, small[kRowTiles][4] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      Half halves[kRowTiles];
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        halves[tile] = kHeld ? half_of(tiles[kHeld ? tile : 0], half) : read_half(stage, tile, half);
+      }
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const float4 v = now.v[2 * half + s];
+        const float rest[4] = {rest_of(v.x), rest_of(v.y), rest_of(v.z), rest_of(v.w)};
+        const float last[4] = {rest_of(rest[0]), rest_of(rest[1]), rest_of(rest[2]), rest_of(rest[3])};
+#pragma unroll
+        for (int tile = 0; tile < kRowTiles; ++tile) {
+          const Half& w = halves[tile];
+          const uint32_t a[4] = {w.low[2 * s], w.high[2 * s], w.low[2 * s + 1], w.high[2 * s + 1]};
+          mma_bf16(small[tile], a, upper_halves(last[0], last[1]), upper_halves(last[2], last[3]));
+          mma_bf16(small[tile], a, upper_halves(rest[0], rest[1]), upper_halves(rest[2], rest[3]));
+          mma_bf16(large[tile], a, upper_halves(v.x, v.y), upper_halves(v.z, v.w));
+        }
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) sums[tile][j][i] += large[tile][i] + small[tile][i];
+    }
+  }
+}
+
+template <int kRowTiles, int kTiles>
+__device__ inline void multiply(const uint8_t* stage, const Scales<f8_e4m3, kRowTiles>& scales, int b,
+                                const X& x, const Columns<kTiles>& columns, const Part<f8_e4m3>& first,
+                                Sums<kRowTiles, kTiles>& sums) {
+  Bytes tiles[kRowTiles];
+#pragma unroll
+  for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
+  Part<f8_e4m3> part = first;
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    if (8 * j >= columns.count) break;
+    const Part<f8_e4m3> now = part;
+    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    const uint32_t v[8] = {now.codes[0].x, now.codes[0].y, now.codes[0].z, now.codes[0].w,
+                           now.codes[1].x, now.codes[1].y, now.codes[1].z, now.codes[1].w};
+    float product[kRowTiles][4] = {};
+#pragma unroll
+    for (int s = 0; s < 8; ++s) {
+      const uint32_t b0 = widen_low(v[s]), b1 = widen_high(v[s]);
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        const Bytes& w = tiles[tile];
+        const uint32_t a[4] = {widen_low(w.low[s]), widen_low(w.high[s]), widen_high(w.low[s]),
+                               widen_high(w.high[s])};
+        mma_f16(product[tile], a, b0, b1);
+      }
+    }
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        sums[tile][j][i] =
+            fmaf(product[tile][i], scales.of[tile][i / 2] * now.scale[i % 2], sums[tile][j][i]);
+      }
+    }
+  }
+}
+
+}  // namespace godwit::sm90::skinny
