@@ -15,7 +15,7 @@ set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 # --fmad=false: what fuses is written in the kernels (compare flags.cmake).
 function(godwit_cuda room dir)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${dir}/*.cu)
-  file(GLOB host CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${dir}/*.cpp)
+  file(GLOB_RECURSE host CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${dir}/*.cpp)
   add_library(godwit_cuda_kernels OBJECT ${kernels})
   target_include_directories(godwit_cuda_kernels PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_compile_options(godwit_cuda_kernels PRIVATE

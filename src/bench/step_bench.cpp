@@ -114,21 +114,26 @@ class Bench {
     std::vector<sample::Sampled> drawn(plan.samples.size());
     save_state(batch);
 
-    ExpertCounter counter(shards_->experts(asked_.rank));
-    model_->observe(&counter);
-    model_->forward(plan, drawn.data());
-    model_->observe(nullptr);
-    out.distinct_experts = counter.distinct();
     out.expected_experts = expected_experts(plan.rows());
-    model_->forward(plan, drawn.data());  // restores first
-    const std::vector<float> untimed = logits(drawn.size());
-
+    const auto seen = static_cast<double>(shards_->experts(asked_.rank).size());
     StepSize size{batch,
                   plan.rows(),
                   context,
                   static_cast<int64_t>(drawn.size()),
-                  counter.distinct(),
-                  counter.choices()};
+                  out.expected_experts,
+                  static_cast<double>(plan.rows() * config_.text.num_experts_per_tok) * seen /
+                      static_cast<double>(config_.text.n_routed_experts)};
+    if (asked_.prefill == 0) {  // an observer is given every stream of every row: a GB a layer of a slice
+      ExpertCounter counter(shards_->experts(asked_.rank));
+      model_->observe(&counter);
+      model_->forward(plan, drawn.data());
+      model_->observe(nullptr);
+      size.distinct = counter.distinct();
+      size.choices = counter.choices();
+    }
+    out.distinct_experts = size.distinct;
+    model_->forward(plan, drawn.data());  // restores first
+    const std::vector<float> untimed = logits(drawn.size());
     out.parts = work_of(*weights_, dims, size);
     const model::Parts only[] = {{true, false, false, false, false},
                                  {false, true, false, false, false},

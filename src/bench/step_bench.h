@@ -35,6 +35,11 @@ struct StepResult {
   double expected_experts = 0;  // under independent, uniform choice
   bool same_logits = false;     // timed and untimed steps agree bit for bit
   std::string refused;          // why it was not run
+
+  // Rows of one rank, all ranks doing theirs at the same time.
+  double tokens_per_s() const {
+    return parts.empty() ? 0 : static_cast<double>(batch * rows) / parts[0].us * 1e6;
+  }
 };
 
 // bytes a second: a copy of 4 GiB on an H200 (spec/peer_kernels).

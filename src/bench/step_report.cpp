@@ -20,6 +20,7 @@ Json as_json(const StepCase& asked, const std::vector<StepResult>& results) {
                                   {"context", r.context},
                                   {"rows", r.rows},
                                   {"refused", r.refused},
+                                  {"tokens_per_s", r.tokens_per_s()},
                                   {"distinct_experts", r.distinct_experts},
                                   {"expected_experts", r.expected_experts},
                                   {"same_logits", r.same_logits},
@@ -45,8 +46,8 @@ std::string as_table(const StepCase& asked, const std::vector<StepResult>& resul
       out += fmt::format(": not run, {}\n", r.refused);
       continue;
     }
-    out += fmt::format("; {:.1f} distinct experts a layer ({:.1f} expected); timed logits {}\n",
-                       r.distinct_experts, r.expected_experts,
+    out += fmt::format("; {:.0f} tok/s; {:.1f} distinct experts a layer ({:.1f} expected); timed logits {}\n",
+                       r.tokens_per_s(), r.distinct_experts, r.expected_experts,
                        r.same_logits ? "equal an untimed step's" : "DIFFER from an untimed step's");
     out += fmt::format("  {:<6} {:>10} {:>22} {:>8} {:>10} {:>10} {:>7}\n", "part", "ms", "min … max", "GB",
                        "GFLOP", "roof ms", "% roof");

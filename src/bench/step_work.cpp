@@ -39,8 +39,10 @@ std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels:
                               const StepSize& size) {
   const double rows = static_cast<double>(size.rows), sequences = static_cast<double>(size.sequences);
   const double kv = static_cast<double>(size_of(size.kv));
-  const double pools = static_cast<double>(size.context / d.index_pool);
-  const double seen = static_cast<double>(std::min(size.context, d.index_topk + d.index_pool - 1));
+  // Of a row in the middle: those of a slice see ever more.
+  const int64_t context = size.context + size.rows / size.sequences / 2;
+  const double pools = static_cast<double>(context / d.index_pool);
+  const double seen = static_cast<double>(std::min(context, d.index_topk + d.index_pool - 1));
   Sum kda, dsa, ffn, mhc, head;
   for (const model::LayerWeights& w : weights.layers) {
     mhc.weight({w.attention_hc.fn}, rows);
@@ -59,7 +61,7 @@ std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels:
         dsa.weight(m, rows);
       dsa.bytes += rows * seen * static_cast<double>(d.latent) * kv;
       dsa.compute(rows * seen * static_cast<double>(d.mla_heads * d.latent) * 4, kBf16Rate);
-      if (!w.dsa.shared_indexer && size.context > d.index_topk) {
+      if (!w.dsa.shared_indexer && context > d.index_topk) {
         dsa.bytes += sequences * pools * static_cast<double>(d.index_dim) * kv;
         dsa.compute(rows * pools * static_cast<double>(d.index_heads * d.index_dim) * 2, kBf16Rate);
       }

@@ -29,18 +29,20 @@ void Ops::kda_mix(const StepView& step, const KdaMix& a) {
 
 void Ops::dsa_project(const StepView& step, const DsaProject& a) {
   const bool indexes = !a.wq_b.empty();
-  const Linear from_x[] = {{a.x, a.q_a, a.q_latent},
-                           {a.x, a.kv_a, a.latent},
-                           {a.x, a.weights_proj, a.index_weight},
-                           {a.x, a.wk, a.index_key},
-                           {a.x, a.gate, a.index_gate}};
+  const int64_t decode = step.decode_rows;
+  const Linear from_x[] = {{a.x, a.q_a, a.q_latent, decode},
+                           {a.x, a.kv_a, a.latent, decode},
+                           {a.x, a.weights_proj, a.index_weight, decode},
+                           {a.x, a.wk, a.index_key, decode},
+                           {a.x, a.gate, a.index_gate, decode}};
   linears(std::span(from_x).first(indexes ? 5 : 2));
   rms_norm({a.q_latent, a.q_a_norm, a.eps, a.q_latent});
   rms_norm({a.latent, a.kv_a_norm, a.eps, a.latent});
   latent_write(step, {a.latent, a.cache});
-  const Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
+  const Linear from_latent[] = {{a.q_latent, a.q_b, a.q, decode},
+                                {a.q_latent, a.wq_b, a.index_query, decode}};
   linears(std::span(from_latent).first(indexes ? 2 : 1));
-  head_linear({a.q, a.absorb_k, a.heads, a.query});
+  head_linear({a.q, a.absorb_k, a.heads, a.query, decode});
   if (!indexes) return;
   layer_norm({a.index_key, a.k_norm_weight, a.k_norm_bias, a.k_norm_eps, a.index_key});
   index_write(step, {a.index_key, a.index_gate, a.ape, a.pool, a.cache});
@@ -48,11 +50,11 @@ void Ops::dsa_project(const StepView& step, const DsaProject& a) {
 
 void Ops::ffn(const Ffn& a) {
   const int64_t inner = a.inner.cols;
-  const Linear both[] = {{a.x, a.gate, a.gate_up.col_range(0, inner)},
-                         {a.x, a.up, a.gate_up.col_range(inner, inner)}};
+  const Linear both[] = {{a.x, a.gate, a.gate_up.col_range(0, inner), a.decode_rows},
+                         {a.x, a.up, a.gate_up.col_range(inner, inner), a.decode_rows}};
   linears(both);
   swiglu({a.gate_up, a.limit, a.inner});
-  linear({a.inner, a.down, a.out});
+  linear({a.inner, a.down, a.out, a.decode_rows});
 }
 
 void Ops::moe(const Moe& a) {

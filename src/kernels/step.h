@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace godwit::kernels {
 
@@ -13,6 +14,10 @@ enum class RowKind : int32_t { decode = 0, verify = 1, draft = 2, forced = 3, pr
 constexpr bool is_decode_family(RowKind kind) {
   return kind != RowKind::prefill;
 }
+
+// Ops whose products differ between the families are told how many of their rows, the first, are of the
+// decode family; the rest are prefill's. A backend with one form for both need not look.
+constexpr int64_t kAllRows = std::numeric_limits<int64_t>::max();
 
 // Tokens a page holds. Slice edges, snapshots and the KDA chunk grid are multiples of it (design §9).
 constexpr int64_t kPageTokens = 64;

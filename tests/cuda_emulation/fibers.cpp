@@ -98,6 +98,7 @@ void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& t
     Fiber& fiber = *fibers_[i];
     fiber.done = fiber.blocked = fiber.waited = false;
     fiber.copies.clear();
+    fiber.condition = nullptr;
     warps_[i / 32]->alive |= 1u << i % 32;
   }
   while (alive_ > 0) {
@@ -109,7 +110,12 @@ void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& t
         again = false;
         for (size_t lane = 0; lane < lanes; ++lane) {
           const size_t i = first + (reversed ? lanes - 1 - lane : lane);
-          if (fibers_[i]->done || fibers_[i]->blocked) continue;
+          Fiber& fiber = *fibers_[i];
+          if (fiber.condition != nullptr && (*fiber.condition)()) {
+            fiber.condition = nullptr;
+            fiber.blocked = false;
+          }
+          if (fiber.done || fiber.blocked) continue;
           resume(i);
           again = moved = true;
         }
@@ -163,6 +169,16 @@ void Fibers::wait_for_threads(int barrier, unsigned count) {
   Fiber& fiber = *fibers_[running_];
   fiber.lanes = 0;
   fiber.barrier = barrier;
+  fiber.blocked = true;
+  pause();
+}
+
+void Fibers::wait_until(const std::function<bool()>& condition) {
+  if (condition()) return;
+  Fiber& fiber = *fibers_[running_];
+  fiber.lanes = 0;
+  fiber.barrier = kCondition;
+  fiber.condition = &condition;
   fiber.blocked = true;
   pause();
 }

@@ -19,6 +19,7 @@ class Fibers {
   // Of the running thread.
   void wait_for_lanes(unsigned mask);
   void wait_for_threads(int barrier, unsigned count);
+  void wait_until(const std::function<bool()>& condition);
   const Gift* exchange(unsigned mask, const Gift& own);
 
   struct Copy {
@@ -40,7 +41,8 @@ class Fibers {
     unsigned lanes = 0;  // that it waits for; 0: it waits for a barrier
     const Gift* met = nullptr;
     int barrier = 0;
-    bool waited = false;  // for the kernel before
+    const std::function<bool()>* condition = nullptr;  // that it waits for, instead of others
+    bool waited = false;                               // for the kernel before
     std::vector<Copy> copies;
   };
   struct Warp {
@@ -51,7 +53,7 @@ class Fibers {
     Gift met[32][2][32];
     unsigned parity = 0;  // a bit for each pair
   };
-  static constexpr int kBarriers = 16;
+  static constexpr int kBarriers = 16, kCondition = kBarriers;
   static constexpr size_t kStackBytes = 256 * 1024;
 
   static void enter();

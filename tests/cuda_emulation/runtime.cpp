@@ -19,6 +19,11 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace godwit::emulation {
+
+void issue(cudaStream_t stream, std::function<void()> work);  // now, or when what is captured is replayed
+
+Fibers fibers;
+
 namespace {
 
 constexpr unsigned kMultiprocessors = 5;  // no round number: nothing may depend on it
@@ -26,7 +31,6 @@ constexpr unsigned kMostThreads = 1024;
 constexpr int kSharedBytes = 227 * 1024, kSharedUnasked = 48 * 1024;
 
 std::mutex launching;  // one device
-Fibers fibers;
 std::unique_ptr<unsigned char[]>
     shared;  // as many bytes as were asked for, so that ASan sees what lies outside
 std::map<const void*, int> allowed_shared;
@@ -37,14 +41,6 @@ bool reversed() {
     return order != nullptr && std::strcmp(order, "reverse") == 0;
   }();
   return is;
-}
-
-void issue(cudaStream_t stream, std::function<void()> work) {
-  if (stream->captured != nullptr) {
-    stream->captured->work.push_back(std::move(work));
-  } else {
-    work();
-  }
 }
 
 void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
@@ -61,6 +57,14 @@ void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thr
 }
 
 }  // namespace
+
+void issue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back(std::move(work));
+  } else {
+    work();
+  }
+}
 
 cudaError_t allow_shared(const void* kernel, int bytes) {
   if (bytes > kSharedBytes) return cudaErrorInvalidValue;

@@ -3,6 +3,45 @@
 #include <cmath>
 
 namespace godwit::ops_test {
+namespace {
+
+// f32 recurrences over some hundred rows, and the chunk form's inverse of I + L.
+constexpr Tolerance kRecurrence{1e-5, 2e-5};
+constexpr Tolerance kAlikeKeys{1e-4, 2e-4};
+// The chunk form with f16 operands (kernels spec §2.4): an output is the end of at most four products in a
+// row, each of two operands that are off by at most 2^-11 of themselves. The condition of I + L counts as in
+// f32.
+constexpr double kF16Chain = 2.8284271 * 0x1p-11;
+constexpr Tolerance kF16Chunk{kF16Chain, kF16Chain};
+constexpr Tolerance kF16AlikeKeys{10 * kF16Chain, 10 * kF16Chain};
+
+}  // namespace
+
+Tolerance kda_tolerance(const std::string& backend, const KdaShape& shape, bool chunked) {
+  if (chunked && backend == "cuda" && shape.d == 128) return shape.key_alike > 0 ? kF16AlikeKeys : kF16Chunk;
+  return shape.key_alike > 0 ? kAlikeKeys : kRecurrence;
+}
+
+void expect_close_step(KdaWorld& got, const Matrix& got_rows, KdaWorld& expected, const Matrix& expected_rows,
+                       const std::vector<SequenceSpec>& step, const std::string& backend,
+                       const KdaShape& shape, std::set<int32_t>& chunked) {
+  int64_t row = 0;
+  Rows rows[2];  // a row's error is measured by all rows of its kind: it may be small itself
+  for (const SequenceSpec& s : step) {
+    SCOPED_TRACE("slot " + std::to_string(s.slot));
+    if (s.kind == kernels::RowKind::prefill) chunked.insert(s.slot);
+    const bool is_chunked = chunked.contains(s.slot);
+    for (int32_t r = 0; r < s.rows; ++r) rows[is_chunked].push_back(row++);
+    if (s.kind == kernels::RowKind::verify && s.replay == 0) continue;  // nothing committed
+    expect_close(got.state(s.slot), expected.state(s.slot), kda_tolerance(backend, shape, is_chunked),
+                 "state");
+    expect_close(got.window(s.slot), expected.window(s.slot), kExact, "window");
+  }
+  for (const bool is_chunked : {false, true}) {
+    expect_close(pick(got_rows, rows[is_chunked]), pick(expected_rows, rows[is_chunked]),
+                 kda_tolerance(backend, shape, is_chunked), is_chunked ? "outputs after chunks" : "outputs");
+  }
+}
 
 KdaWorld::KdaWorld(Side& side, const KdaShape& shape, std::byte* memory) : side_(side), shape_(shape) {
   const int64_t w = shape.width();
@@ -37,7 +76,7 @@ KdaWorld::Inputs KdaWorld::inputs(const Step& step) const {
     const uint64_t token = s.stream * 1000003u + static_cast<uint64_t>(position);
     for (int64_t c = 0; c < 3 * w; ++c) {
       const auto channel = static_cast<uint64_t>(c);
-      raw.at(row, c) = noise(54, token, channel);
+      raw.at(row, c) = noise(54, token, channel) * (c >= 2 * w ? shape_.value_scale : 1.0f);
       if (c >= w && c < 2 * w) {
         raw.at(row, c) = (1 - shape_.key_alike) * raw.at(row, c) + shape_.key_alike * noise(55, 0, channel);
       }

@@ -2,6 +2,8 @@
 // the same tokens can be fed in any slicing, batch or kind.
 #pragma once
 
+#include <set>
+
 #include "harness.h"
 #include "step_builder.h"
 
@@ -13,6 +15,7 @@ struct KdaShape {
   int32_t taps = 4;
   float decay_scale = 2;  // spread of the forget gate
   float key_alike = 0;    // 0…1: how much of every key is one common direction
+  float value_scale = 1;  // of the raw values
   DType window = DType::f32;
   int64_t slots = 6;
   int64_t pending = 6;
@@ -49,5 +52,13 @@ class KdaWorld {
   const float* a_exp_;
   const float* dt_bias_;
 };
+
+// Of outputs and states against the oracle; `chunked`: when prompt rows led to them.
+Tolerance kda_tolerance(const std::string& backend, const KdaShape& shape, bool chunked);
+// Outputs of a step, and the states it leaves, of every sequence. `chunked`: slots that prompt rows have been
+// in, those of this step are added.
+void expect_close_step(KdaWorld& got, const Matrix& got_rows, KdaWorld& expected, const Matrix& expected_rows,
+                       const std::vector<SequenceSpec>& step, const std::string& backend,
+                       const KdaShape& shape, std::set<int32_t>& chunked);
 
 }  // namespace godwit::ops_test

@@ -36,11 +36,13 @@ struct LayerNorm {
 // f8_e4m3 weights: x is quantised per row and aligned group of 128 columns (scale = max|x| / 448 by true f32
 // division, codes = e4m3(x / scale), a group of zeros has scale 0), each 128-block of the product is
 // multiplied by both scales. glm5_next spec §3.4, kernels spec §2.3. out is f32 on every backend when
-// `out.dtype` says so (router, heads' weights).
+// `out.dtype` says so (router, heads' weights). Prefill rows may meet bf16 weights rounded to bf16 (kernels
+// spec §2.1).
 struct Linear {
   View x;    // [T, K]
   Weight w;  // [N, K]
   View out;  // [T, N], rows may be strided
+  int64_t decode_rows = kAllRows;
 };
 
 // Per head h: out[t, h, :] = w_h x[t, h, :]. The absorbed halves of kv_b (spec §9.2).
@@ -49,6 +51,7 @@ struct HeadLinear {
   View w;             // [heads * out, in] bf16 | f32: head h owns rows [h out, (h+1) out)
   int64_t heads = 0;  // H
   View out;           // [T, heads * out]
+  int64_t decode_rows = kAllRows;
 };
 
 // out = silu(min(gate, limit)) * clamp(up, -limit, limit). Spec §11.1.

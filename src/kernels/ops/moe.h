@@ -16,6 +16,7 @@ struct Route {
   View logits;                  // [T, E] f32 scratch
   View ids;                     // [T, k] i32, ascending expert id
   View weights;                 // [T, k] f32, in the order of ids
+  int64_t decode_rows = kAllRows;
 };
 
 // One routed expert on this rank. The table of all experts lies in the backend's memory. All are of one type,
@@ -38,6 +39,7 @@ struct Experts {
   int32_t expert_count = 0;                // experts of this rank
   float limit = 0;                         // swiglu_limit
   View out;                                // [T, D]
+  int64_t decode_rows = kAllRows;
 };
 
 // A dense FFN: the first layers, and the shared expert.
@@ -48,6 +50,7 @@ struct Ffn {
   View gate_up;  // [T, 2 I] scratch
   View inner;    // [T, I] scratch
   View out;      // [T, D]
+  int64_t decode_rows = kAllRows;
 };
 
 // route + experts + shared expert; one entry, so that a backend can fuse. out = routed + shared; what lies in

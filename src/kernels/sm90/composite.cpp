@@ -4,13 +4,49 @@
 #include "kernels/sm90/cuda_ops.h"
 
 namespace godwit::sm90 {
+
 namespace {
 
-bool same_rows(const View& a, const View& b) {
-  return a.data == b.data && a.stride == b.stride && a.cols == b.cols;
+// Rows [first, first + count), all of one family.
+kernels::Experts part_of(kernels::Experts a, int64_t first, int64_t count) {
+  for (View* v : {&a.x, &a.ids, &a.weights, &a.out}) *v = v->row_range(first, count);
+  a.decode_rows = kernels::kAllRows;
+  return a;
+}
+kernels::Ffn part_of(kernels::Ffn a, int64_t first, int64_t count) {
+  for (View* v : {&a.x, &a.gate_up, &a.inner, &a.out}) *v = v->row_range(first, count);
+  a.decode_rows = kernels::kAllRows;
+  return a;
 }
 
 }  // namespace
+
+struct CudaOps::Families {
+  struct List {
+    Product product[kMostProducts];
+    size_t count = 0;
+    void add(const Product& p) { product[count++] = p; }
+    std::span<const Product> all() const { return {product, count}; }
+  };
+  List decode, dense, other;  // other: prefill rows that take the decode form
+};
+
+void CudaOps::sort_rows(const Product& p, int64_t decode_rows, Families& to) {
+  const int64_t rows = p.x.rows, first = std::clamp<int64_t>(decode_rows, 0, rows);
+  const auto part = [&p](int64_t begin, int64_t count) {
+    return Product{p.x.row_range(begin, count), {}, p.w, p.heads, p.out.row_range(begin, count)};
+  };
+  if (first > 0) to.decode.add(part(0, first));
+  if (first == rows) return;
+  const Product prefill = part(first, rows - first);
+  (fits_dense(prefill) ? to.dense : to.other).add(prefill);
+}
+
+void CudaOps::multiply(const Families& f) {
+  multiply(f.decode.all());
+  multiply(f.other.all());
+  multiply_dense(f.dense.all());
+}
 
 void CudaOps::multiply(std::span<const Product> products) {
   Product together[kMostProducts];
@@ -45,22 +81,23 @@ void CudaOps::linear(const kernels::Linear& a) {
 }
 
 void CudaOps::linears(std::span<const kernels::Linear> all) {
-  Product products[kMostProducts];
   while (!all.empty()) {
     const size_t count = std::min<size_t>(all.size(), kMostProducts);
-    for (size_t i = 0; i < count; ++i) {
-      GODWIT_ASSERT(all[i].x.dtype == DType::f32 && all[i].out.dtype == DType::f32);
-      products[i] = {all[i].x, {}, all[i].w, 1, all[i].out};
+    Families sorted;
+    for (const kernels::Linear& a : all.first(count)) {
+      GODWIT_ASSERT(a.x.dtype == DType::f32 && a.out.dtype == DType::f32);
+      sort_rows({a.x, {}, a.w, 1, a.out}, a.decode_rows, sorted);
     }
-    multiply({products, count});
+    multiply(sorted);
     all = all.subspan(count);
   }
 }
 
 void CudaOps::head_linear(const kernels::HeadLinear& a) {
   GODWIT_ASSERT(a.w.dtype != DType::f8_e4m3);
-  const Product p{a.x, {}, Weight{a.w}, a.heads, a.out};
-  multiply({&p, 1});
+  Families sorted;
+  sort_rows({a.x, {}, Weight{a.w}, a.heads, a.out}, a.decode_rows, sorted);
+  multiply(sorted);
 }
 
 GroupedScratch CudaOps::grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const {
@@ -80,7 +117,18 @@ GroupedScratch CudaOps::grouped_scratch(const kernels::Experts& a, int64_t share
   return s;
 }
 
+// The rows of each family by themselves.
 void CudaOps::experts(const kernels::Experts& a) {
+  const int64_t rows = a.x.rows, first = std::clamp<int64_t>(a.decode_rows, 0, rows);
+  if (first > 0) decode_experts(part_of(a, 0, first));
+  if (first == rows) return;
+  const kernels::Experts prefill = part_of(a, first, rows - first);
+  if (!fits_slice(prefill)) return decode_experts(prefill);
+  slice_experts(device_.stream(), prefill, nullptr, prefill.out, grouped_scratch(prefill, 0),
+                device_.multiprocessors());
+}
+
+void CudaOps::decode_experts(const kernels::Experts& a) {
   if (fits_grouped(a, a.inner)) {
     grouped_experts(device_.stream(), a, nullptr, false, a.out, grouped_scratch(a, 0),
                     device_.multiprocessors());
@@ -101,6 +149,29 @@ void CudaOps::experts(const kernels::Experts& a) {
 }
 
 void CudaOps::moe(const kernels::Moe& a) {
+  const int64_t rows = a.experts.x.rows, first = std::clamp<int64_t>(a.experts.decode_rows, 0, rows);
+  const auto part = [&a](int64_t begin, int64_t count, int64_t decode_rows) {
+    kernels::Route route = a.route;
+    for (View* v : {&route.x, &route.logits, &route.ids, &route.weights}) *v = v->row_range(begin, count);
+    route.decode_rows = decode_rows;
+    return kernels::Moe{route, part_of(a.experts, begin, count), part_of(a.shared, begin, count),
+                        a.out.row_range(begin, count)};
+  };
+  if (first > 0) decode_moe(part(0, first, kernels::kAllRows));
+  if (first == rows) return;
+  kernels::Moe prefill = part(first, rows - first, 0);
+  if (!fits_slice(prefill.experts)) {
+    prefill.route.decode_rows = kernels::kAllRows;
+    return decode_moe(prefill);
+  }
+  route(prefill.route);
+  prefill.shared.decode_rows = 0;
+  ffn(prefill.shared);
+  slice_experts(device_.stream(), prefill.experts, &prefill.shared.out, prefill.out,
+                grouped_scratch(prefill.experts, 0), device_.multiprocessors());
+}
+
+void CudaOps::decode_moe(const kernels::Moe& a) {
   const int64_t shared = a.shared.gate.out();
   const bool together = fits_grouped(a.experts, a.experts.inner) && shared <= dims_.shared_inner &&
                         a.shared.gate.data.dtype == a.experts.dtype && fits_grouped(a.experts, shared) &&
@@ -123,8 +194,8 @@ void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
     const kernels::KdaReplay replay{a.gates.beta.cols, a.norm.head_dim, a.conv.taps, a.conv.state};
     sm90::kda_replay(device_.stream(), step, replay, step.decode_sequences);
   }
-  const kernels::Linear both[] = {{prefill(a.forget.x), a.forget.w, prefill(a.forget.out)},
-                                  {prefill(a.gate.x), a.gate.w, prefill(a.gate.out)}};
+  const kernels::Linear both[] = {{prefill(a.forget.x), a.forget.w, prefill(a.forget.out), 0},
+                                  {prefill(a.gate.x), a.gate.w, prefill(a.gate.out), 0}};
   linears(both);
   sm90::kda_conv_prefill(device_.stream(), step, a.conv);
   kda_chunk(step, {a.conv.out, a.gates, a.conv.state, a.norm.o});

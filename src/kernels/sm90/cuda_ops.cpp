@@ -17,8 +17,23 @@ int64_t widest_input(const Dims& d) {
   return std::max({d.hidden, d.widest_inner, d.mla_heads * d.value, d.kda_heads * d.kda_key});
 }
 
+// The widest row in front of a prefill product, and behind one.
+int64_t widest_operand(const Dims& d) {
+  return std::max(widest_input(d), d.mla_heads * std::max(d.latent, d.nope));
+}
+int64_t widest_output(const Dims& d) {
+  return std::max({d.hidden, 2 * d.widest_inner, d.experts, 3 * d.kda_heads * d.kda_key,
+                   d.index_heads * d.index_dim, d.mla_heads * std::max({d.latent, d.nope, d.value})});
+}
+
+// Behind FP8 weights.
+int64_t widest_result(const Dims& d) {
+  return std::max({d.hidden, d.widest_inner, d.mla_heads * d.nope, d.index_heads * d.index_dim});
+}
+
 struct ScratchBytes {
-  int64_t codes, inner, inner_codes, groups, choices, partial, attend, select, sample;
+  int64_t codes, inner, inner_codes, groups, choices, partial, attend, select, sample, operand, rest, result,
+      chunks;
 };
 ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
   const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
@@ -32,7 +47,11 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
           boundary_bytes(limits.rows, d.hidden),
           d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
           d.index_pool > 0 ? select_bytes(rows, limits.context / d.index_pool) : 0,
-          sample_bytes(limits.sampled_rows, d.vocab)};
+          sample_bytes(limits.sampled_rows, d.vocab),
+          dense_operand_bytes(limits.rows, widest_operand(d)),
+          kDenseRows * widest_output(d) * int64_t{sizeof(float)},
+          padded_rows(limits.rows) * widest_result(d) * size_of(DType::bf16),
+          chunk_bytes(limits.rows, std::min(limits.rows, limits.sequences), d.kda_heads, d.kda_key)};
 }
 
 Result<void> refuse_above(const char* field, int64_t value, int64_t limit) {
@@ -48,8 +67,8 @@ CudaOps::~CudaOps() {
 }
 
 void CudaOps::release_scratch() {
-  for (Area* area :
-       {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_, &sample_}) {
+  for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_,
+                     &sample_, &operand_, &rest_, &result_, &workspace_, &chunks_}) {
     if (area->base) memory_.release(area->base);
     *area = {};
   }
@@ -57,9 +76,13 @@ void CudaOps::release_scratch() {
 
 std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const StepLimits& limits) const {
   const ScratchBytes s = scratch_bytes(dims, limits);
-  return {{"linear", s.codes},         {"experts", s.inner + s.inner_codes + s.groups + s.choices},
-          {"mhc_boundary", s.partial}, {"mla_attend", s.attend},
-          {"index_select", s.select},  {"sample", s.sample}};
+  return {{"linear", s.codes + s.operand + s.rest + s.result + kDenseWorkspace},
+          {"experts", s.inner + s.inner_codes + s.groups + s.choices},
+          {"kda_chunk", s.chunks},
+          {"mhc_boundary", s.partial},
+          {"mla_attend", s.attend},
+          {"index_select", s.select},
+          {"sample", s.sample}};
 }
 
 Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
@@ -78,6 +101,10 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
                           kMaxIndexQuery));
   GODWIT_TRY(refuse_above("n_routed_experts", dims.experts, kMaxExperts));
   GODWIT_TRY(refuse_above("num_experts_per_tok", dims.experts_topk, dims.experts));
+  static_cast<void>(device_.stream());  // binds this thread to the device
+  if (!dense_) {
+    GODWIT_ASSIGN(dense_, open_dense_library());
+  }
   release_scratch();
   dims_ = dims;
   const ScratchBytes s = scratch_bytes(dims, limits);
@@ -95,6 +122,13 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   select_ = area(s.select);
   sample_ = area(s.sample);
   memory_.zero(sample_.base, s.sample);
+  operand_ = area(s.operand);
+  rest_ = area(s.rest);
+  result_ = area(s.result);
+  workspace_ = area(kDenseWorkspace);
+  chunks_ = area(s.chunks);
+  dense_columns_ = widest_operand(dims);
+  dense_results_ = widest_result(dims);
   context_ = limits.context;
   most_drawn_ = limits.sampled_rows;
   rows_at_once_ = std::min(limits.rows, kRowsAtOnce);
@@ -109,8 +143,14 @@ Quantized CudaOps::codes_in(const Area& area, int64_t rows, int64_t columns) con
 }
 
 void CudaOps::kda_chunk(const StepView& step, const kernels::KdaChunk& a) {
-  sm90::kda_recur(device_.stream(), step, {a.qkv, a.gates, a.state, a.out}, step.decode_sequences,
-                  step.sequences - step.decode_sequences);
+  const int64_t sequences = step.sequences - step.decode_sequences;
+  if (!fits_chunk(a)) {
+    return sm90::kda_recur(device_.stream(), step, {a.qkv, a.gates, a.state, a.out}, step.decode_sequences,
+                           static_cast<int32_t>(sequences));
+  }
+  GODWIT_ASSERT(chunk_bytes(step.rows - step.decode_rows, sequences, a.gates.beta.cols, dims_.kda_key) <=
+                chunks_.bytes);
+  sm90::kda_chunk(device_.stream(), step, a, chunks_.base);
 }
 
 void CudaOps::kda_step(const StepView& step, const kernels::KdaStep& a) {
@@ -118,9 +158,22 @@ void CudaOps::kda_step(const StepView& step, const kernels::KdaStep& a) {
 }
 
 void CudaOps::route(const kernels::Route& a) {
-  if (fits_router(a)) return sm90::route(device_.stream(), a, device_.multiprocessors());
-  linear({a.x, a.w, a.logits});
-  sm90::choose(device_.stream(), a);
+  const int64_t rows = a.x.rows, first = std::clamp<int64_t>(a.decode_rows, 0, rows);
+  const auto part = [&a](int64_t begin, int64_t count) {
+    kernels::Route r = a;
+    for (View* v : {&r.x, &r.logits, &r.ids, &r.weights}) *v = v->row_range(begin, count);
+    return r;
+  };
+  const kernels::Route decode = part(0, first), prefill = part(first, rows - first);
+  if (first > 0 && fits_router(decode)) {
+    sm90::route(device_.stream(), decode, device_.multiprocessors());
+  } else if (first > 0) {
+    linear({decode.x, a.w, decode.logits});
+    sm90::choose(device_.stream(), decode);
+  }
+  if (first == rows) return;
+  linear({prefill.x, a.w, prefill.logits, 0});
+  sm90::choose(device_.stream(), prefill);
 }
 
 // The rest is one launch function each.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "kernels/ops.h"
+#include "kernels/sm90/dense/library.h"
 #include "kernels/sm90/launches.h"
 #include "kernels/sm90/memory.h"
 
@@ -16,6 +17,12 @@ using kernels::StepLimits;
 
 // In front of the groups: the counter of route_to_groups().
 constexpr int64_t kCounterBytes = 256;
+
+inline bool same_rows(const View& a, const View& b) {
+  return a.data == b.data && a.rows == b.rows && a.stride == b.stride && a.cols == b.cols;
+}
+// Scratch for the operands of a prefill product of so many rows and columns.
+int64_t dense_operand_bytes(int64_t rows, int64_t columns);
 
 class CudaOps final : public kernels::Ops {
  public:
@@ -78,13 +85,27 @@ class CudaOps final : public kernels::Ops {
   float* partial(const kernels::MhcCollapse& a) const;
   // Products of equally many rows, as few launches as they allow.
   void multiply(std::span<const Product> products);
+  // Products by family: the first `decode_rows` rows of each, and prefill's.
+  struct Families;
+  void sort_rows(const Product& p, int64_t decode_rows, Families& to);
+  void multiply(const Families& f);
+  // Experts of rows that take the decode form, and those with the shared expert.
+  void decode_experts(const kernels::Experts& a);
+  void decode_moe(const kernels::Moe& a);
+  // Prefill rows by the library (prefill.cpp).
+  bool fits_dense(const Product& p);
+  void multiply_dense(std::span<const Product> products);
   void release_scratch();
 
   Device device_;
   DeviceMemory memory_;
   Dims dims_;
   int64_t context_ = 0, rows_at_once_ = 0, most_drawn_ = 0;
+  std::unique_ptr<DenseLibrary> dense_;
+  int64_t dense_columns_ = 0, dense_results_ = 0;  // that an operand may have, and an FP8 result
   Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_, sample_;
+  Area chunks_;
+  Area operand_, rest_, result_, workspace_;  // of prefill products; rest_: rows of no whole multiple
 };
 
 // How many devices there are; 0 without a driver.

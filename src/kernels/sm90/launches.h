@@ -83,6 +83,11 @@ void kda_recur(cudaStream_t stream, const StepView& step, const kernels::KdaStep
 bool fits_kda_mix(const kernels::KdaMix& a);
 void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, int multiprocessors);
 
+// The chunk form, for heads of 128; `scratch` holds chunk_bytes() of the prefill rows.
+bool fits_chunk(const kernels::KdaChunk& a);
+int64_t chunk_bytes(int64_t rows, int64_t sequences, int64_t heads, int64_t dim);
+void kda_chunk(cudaStream_t stream, const StepView& step, const kernels::KdaChunk& a, void* scratch);
+
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);
 // What lies between a DSA layer's products of x and those of the query latent: the norms of both latents and
@@ -138,6 +143,11 @@ bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels
                      const kernels::Ffn* shared, const GroupedScratch& scratch, int multiprocessors);
 void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
                      bool is_grouped, const View& out, const GroupedScratch& scratch, int multiprocessors);
+
+// The prefill form, for e4m3 experts whose sides are whole blocks: out = routed + `shared` when given.
+bool fits_slice(const kernels::Experts& a);
+void slice_experts(cudaStream_t stream, const kernels::Experts& a, const View* shared, const View& out,
+                   const GroupedScratch& scratch, int multiprocessors);
 
 void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
 // `scratch` holds sample_bytes() of `most_rows`, zero before the first draw.

@@ -19,20 +19,21 @@ void Model::kda(int layer, const KdaWeights& w) {
   const int64_t width = w.q.out();
   const int32_t taps = static_cast<int32_t>(dims_.conv_taps);
 
-  const kernels::Linear from_x[] = {{x, w.q, raw.col_range(0, width)},
-                                    {x, w.k, raw.col_range(width, width)},
-                                    {x, w.v, raw.col_range(2 * width, width)},
-                                    {x, w.f_a, low_forget},
-                                    {x, w.g_a, low_gate},
-                                    {x, w.b, beta}};
+  const int64_t decode = step_.decode_rows;
+  const kernels::Linear from_x[] = {{x, w.q, raw.col_range(0, width), decode},
+                                    {x, w.k, raw.col_range(width, width), decode},
+                                    {x, w.v, raw.col_range(2 * width, width), decode},
+                                    {x, w.f_a, low_forget, decode},
+                                    {x, w.g_a, low_gate, decode},
+                                    {x, w.b, beta, decode}};
   ops_.linears(from_x);
   ops_.kda_mix(step_,
                {.conv = {raw, w.conv, taps, state_->kda(layer), conv},
-                .forget = {low_forget, w.f_b, forget},
-                .gate = {low_gate, w.g_b, gate},
+                .forget = {low_forget, w.f_b, forget, decode},
+                .gate = {low_gate, w.g_b, gate, decode},
                 .gates = {forget, beta, w.a_exp, w.dt_bias, static_cast<float>(text_.linear_lower_bound)},
                 .norm = {o, gate, w.o_norm, dims_.kda_key, static_cast<float>(text_.rms_norm_eps), o}});
-  ops_.linear({o, w.o, head_rows(ws_.y, rows_)});
+  ops_.linear({o, w.o, head_rows(ws_.y, rows_), decode});
   comm_.all_reduce(head_rows(ws_.y, rows_));
 }
 
@@ -87,8 +88,8 @@ void Model::dsa(int layer, const DsaWeights& w) {
   const double scale = 1.0 / std::sqrt(static_cast<double>(dims_.nope));  // stays so when absorbed (trap T18)
   ops_.mla_attend(step_,
                   {p.query, cache, pools, count, pool, dims_.mla_heads, static_cast<float>(scale), attended});
-  ops_.head_linear({attended, w.absorb_v, dims_.mla_heads, value});
-  ops_.linear({value, w.o, head_rows(ws_.y, rows_)});
+  ops_.head_linear({attended, w.absorb_v, dims_.mla_heads, value, step_.decode_rows});
+  ops_.linear({value, w.o, head_rows(ws_.y, rows_), step_.decode_rows});
   comm_.all_reduce(head_rows(ws_.y, rows_));
 }
 
@@ -108,7 +109,8 @@ void Model::ffn(int layer, const LayerWeights& w) {
                         limit,
                         make_view(b.gate_up.data, b.gate_up.dtype, rows_, 2 * inner),
                         make_view(b.inner.data, b.inner.dtype, rows_, inner),
-                        out};
+                        out,
+                        step_.decode_rows};
   };
   if (w.kind.mlp == LayerMlp::dense) {
     ops_.ffn(dense(w.dense, y));
@@ -122,7 +124,8 @@ void Model::ffn(int layer, const LayerWeights& w) {
                static_cast<float>(text_.routed_scaling_factor),
                head_rows(b.logits, rows_),
                ids,
-               weights};
+               weights,
+               step_.decode_rows};
     m.experts = {x,
                  ids,
                  weights,
@@ -132,7 +135,8 @@ void Model::ffn(int layer, const LayerWeights& w) {
                  w.moe.first_expert,
                  w.moe.expert_count,
                  limit,
-                 head_rows(b.routed, rows_)};
+                 head_rows(b.routed, rows_),
+                 step_.decode_rows};
     m.shared = dense(w.moe.shared, head_rows(b.shared, rows_));
     m.out = y;
     ops_.moe(m);

@@ -12,3 +12,6 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x) {
 inline float __bfloat162float(__nv_bfloat16 x) {
   return godwit::to_float(x.value);
 }
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x) {
+  return x.value.bits;
+}

@@ -31,6 +31,12 @@ using __nv_fp8x2_storage_t = uint16_t;
 inline float __half2float(__half x) {
   return static_cast<float>(x.value);
 }
+inline __half __float2half_rn(float x) {
+  return {static_cast<_Float16>(x)};
+}
+inline unsigned short __half_as_ushort(__half x) {
+  return __builtin_bit_cast(unsigned short, x.value);
+}
 inline float2 __half22float2(__half2 v) {
   return {static_cast<float>(v.x), static_cast<float>(v.y)};
 }

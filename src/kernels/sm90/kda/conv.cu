@@ -1,6 +1,6 @@
 // kda_conv and the window part of kda_replay (glm5_next spec §8.2). Taps that lie before the step come from
 // the slot's window. Sequences of the decode family have few rows: a thread walks those of a channel and
-// moves the window at the end. Prompts take a thread an output, and a kernel of its own moves the window
+// moves the window at the end. Prompts are cut into short runs, and a kernel of its own moves the window
 // after every tap has been read.
 #include "kernels/sm90/device/pipeline.cuh"
 #include "kernels/sm90/kda/slot.cuh"
@@ -14,6 +14,7 @@ using kernels::Sequence;
 
 constexpr int kThreads = 256;
 constexpr int kMaxTaps = static_cast<int>(kMaxConvTaps);
+constexpr int kRun = 8;  // rows of a prompt that a thread walks
 
 struct Conv {
   Rows<const float> raw;  // [T, channels]
@@ -31,21 +32,47 @@ __device__ float raw_at(const Conv& a, const Sequence& s, const KdaSlot& slot, i
   return load(slot.window(), a.state.window_dtype, (a.taps - 1 + index) * a.channels + c);
 }
 
-__global__ void __launch_bounds__(kThreads) conv_kernel(StepView step, Conv a) {
+// A thread takes a channel of kRun consecutive prompt rows, which may be of several sequences: each value is
+// read once for all its taps. `blocks`: of a run.
+__global__ void __launch_bounds__(kThreads) conv_kernel(StepView step, Conv a, uint32_t blocks) {
   begin_dependent();
-  const int64_t i = int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const int64_t t = step.decode_rows + i / a.channels, c = i % a.channels;
-  if (t >= step.rows) return;
-  const Sequence& s = step.sequence[step.row_sequence[t]];
-  const KdaSlot slot(a.state, s.slot);
-  const int64_t index = t - s.row;
-  const float* w = a.weight + c * a.taps;
-  const float now = raw_at(a, s, slot, index, c);
-  float sum = w[a.taps - 1] * now;
-  for (int32_t age = 1; age < a.taps; ++age) {
-    sum = fmaf(w[a.taps - 1 - age], raw_at(a, s, slot, index - age, c), sum);
+  const uint32_t run = blockIdx.x / blocks;
+  const int64_t c = int64_t{blockIdx.x - run * blocks} * kThreads + threadIdx.x;
+  if (c >= a.channels) return;
+  const int64_t first = step.decode_rows + int64_t{run} * kRun;
+  float weight[kMaxTaps];  // [age]
+#pragma unroll
+  for (int age = 0; age < kMaxTaps; ++age)
+    weight[age] = age < a.taps ? a.weight[c * a.taps + a.taps - 1 - age] : 0.0f;
+  float now[kRun];
+#pragma unroll
+  for (int r = 0; r < kRun; ++r)
+    now[r] = rounded_to(a.state.window_dtype, a.raw(min(first + r, int64_t{step.rows} - 1))[c]);
+  float past[kMaxTaps - 1];  // [age - 1]
+  int32_t current = -1;
+#pragma unroll
+  for (int r = 0; r < kRun; ++r) {
+    const int64_t t = first + r;
+    if (t >= step.rows) return;
+    const int32_t own = step.row_sequence[t];
+    if (own != current) {
+      current = own;
+      const Sequence& s = step.sequence[own];
+      const KdaSlot slot(a.state, s.slot);
+#pragma unroll
+      for (int age = 1; age < kMaxTaps; ++age)
+        past[age - 1] = age < a.taps ? raw_at(a, s, slot, t - s.row - age, c) : 0.0f;
+    }
+    float sum = weight[0] * now[r];
+#pragma unroll
+    for (int age = 1; age < kMaxTaps; ++age) {
+      if (age < a.taps) sum = fmaf(weight[age], past[age - 1], sum);
+    }
+    a.out(t)[c] = silu(sum);
+#pragma unroll
+    for (int age = kMaxTaps - 1; age > 1; --age) past[age - 1] = past[age - 2];
+    past[0] = now[r];
   }
-  a.out(t)[c] = silu(sum);
 }
 
 Conv conv_of(const kernels::KdaConv& a) {
@@ -138,8 +165,10 @@ void kda_conv_prefill(cudaStream_t stream, const StepView& step, const kernels::
   if (step.decode_rows == step.rows) return;
   const Conv c = conv_of(a);
   const auto blocks = [&](int64_t of) { return blocks_for(of * c.channels, kThreads); };
-  launch_dependent(stream, "kda_conv", blocks(step.rows - step.decode_rows), kThreads, 0, conv_kernel, step,
-                   c);
+  const int64_t runs = (step.rows - step.decode_rows + kRun - 1) / kRun;
+  const unsigned of_run = blocks(1);
+  launch_dependent(stream, "kda_conv", blocks_for(runs * of_run, 1), kThreads, 0, conv_kernel, step, c,
+                   of_run);
   launch_dependent(stream, "kda_conv", blocks(step.sequences - step.decode_sequences), kThreads, 0,
                    commit_kernel, step, c);
 }

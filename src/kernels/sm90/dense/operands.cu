@@ -1,0 +1,129 @@
+// What cuBLASLt reads in front of the prefill family's products, and where it writes rows that are no whole
+// multiple of kDenseRows.
+#include "kernels/quantize.h"
+#include "kernels/sm90/dense/operands.h"
+#include "kernels/sm90/device/pipeline.cuh"
+
+namespace godwit::sm90 {
+namespace {
+
+constexpr int kThreads = 256;
+
+__device__ inline uint32_t two_bf16(float low, float high) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+         static_cast<uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16;
+}
+
+// Rows are cut into as many blocks as they are long; 32-bit division is the short one.
+struct Place {
+  uint32_t row, block;
+  __device__ explicit Place(uint32_t blocks) : row(blockIdx.x / blocks), block(blockIdx.x - row * blocks) {}
+};
+
+// A thread takes eight values of a row; `eights` is how many a row has. Rows past the last are zeros.
+__global__ void __launch_bounds__(kThreads)
+    narrow_kernel(Rows<const float> x, uint32_t rows, uint32_t eights, uint32_t blocks, uint4* to) {
+  begin_dependent();
+  const Place place(blocks);
+  const uint32_t row = place.row, at = place.block * kThreads + threadIdx.x;
+  if (at >= eights) return;
+  uint4 out{0, 0, 0, 0};
+  if (row < rows) {
+    const float4* from = reinterpret_cast<const float4*>(x(row)) + 2 * at;
+    const float4 a = from[0], b = from[1];
+    out = {two_bf16(a.x, a.y), two_bf16(a.z, a.w), two_bf16(b.x, b.y), two_bf16(b.z, b.w)};
+  }
+  to[int64_t{row} * eights + at] = out;
+}
+
+// The quantiser of kernels/quantize.h, bit for bit: a warp a group.
+__global__ void __launch_bounds__(kThreads) encode_kernel(Rows<const float> x, uint32_t rows, uint32_t whole,
+                                                          uint32_t groups, uint32_t blocks, DenseCodes to) {
+  begin_dependent();
+  const Place place(blocks);
+  const uint32_t row = place.row, group = place.block * (kThreads / 32) + threadIdx.x / 32;
+  const uint32_t lane = threadIdx.x % 32;
+  if (group >= groups) return;
+  float4 v{0, 0, 0, 0};
+  if (row < rows) v = reinterpret_cast<const float4*>(x(row) + group * kFp8Block)[lane];
+  bool has_nan = isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w);
+  float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
+  for (int offset = 16; offset > 0; offset /= 2) {
+    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  }
+  has_nan = __any_sync(0xffffffffu, has_nan);
+  const float scale = has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
+  const auto code = [scale](float value) {
+    return scale == 0 ? 0u
+                      : uint32_t{__nv_cvt_float_to_fp8(__fdiv_rn(value, scale), __NV_SATFINITE, __NV_E4M3)};
+  };
+  reinterpret_cast<uint32_t*>(to.codes + int64_t{row} * groups * kFp8Block)[group * (kFp8Block / 4) + lane] =
+      code(v.x) | code(v.y) << 8 | code(v.z) << 16 | code(v.w) << 24;
+  if (lane != 0) return;
+  if (row < whole) {
+    to.scales[int64_t{group} * whole + row] = scale;
+  } else {
+    to.rest_scales[group * kDenseRows + (row - whole)] = scale;
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(const float* from, int64_t stride, uint32_t columns, uint32_t blocks, Rows<float> to) {
+  begin_dependent();
+  const Place place(blocks);
+  const uint32_t column = place.block * kThreads + threadIdx.x;
+  if (column < columns) to(place.row)[column] = from[place.row * stride + column];
+}
+
+// A thread takes eight values of a row.
+__global__ void __launch_bounds__(kThreads)
+    widen_kernel(const uint4* from, uint32_t eights, uint32_t blocks, Rows<float> to) {
+  begin_dependent();
+  const Place place(blocks);
+  const uint32_t at = place.block * kThreads + threadIdx.x;
+  if (at >= eights) return;
+  const uint4 v = from[int64_t{place.row} * eights + at];
+  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
+  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
+  float4* out = reinterpret_cast<float4*>(to(place.row)) + 2 * at;
+  out[0] = {low(v.x), high(v.x), low(v.y), high(v.y)};
+  out[1] = {low(v.z), high(v.z), low(v.w), high(v.w)};
+}
+
+template <class... Parameters, class... Arguments>
+void launch_rows(cudaStream_t stream, int64_t rows, unsigned blocks, void (*kernel)(Parameters...),
+                 Arguments... arguments) {
+  launch_dependent(stream, "linear", blocks_for(rows * blocks, 1), kThreads, 0, kernel, arguments...);
+}
+
+}  // namespace
+
+void narrow_rows(cudaStream_t stream, const View& x, void* to) {
+  const auto eights = static_cast<uint32_t>(x.cols / 8);
+  const unsigned blocks = blocks_for(eights, kThreads);
+  launch_rows(stream, padded_rows(x.rows), blocks, narrow_kernel, rows_of<const float>(x),
+              static_cast<uint32_t>(x.rows), eights, blocks, static_cast<uint4*>(to));
+}
+
+void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to) {
+  const auto groups = static_cast<uint32_t>(x.cols / kFp8Block);
+  const unsigned blocks = blocks_for(groups, kThreads / 32);
+  launch_rows(stream, padded_rows(x.rows), blocks, encode_kernel, rows_of<const float>(x),
+              static_cast<uint32_t>(x.rows), static_cast<uint32_t>(x.rows / kDenseRows * kDenseRows), groups,
+              blocks, to);
+}
+
+void copy_rows(cudaStream_t stream, const float* from, int64_t stride, const View& to) {
+  const auto columns = static_cast<uint32_t>(to.cols);
+  const unsigned blocks = blocks_for(columns, kThreads);
+  launch_rows(stream, to.rows, blocks, copy_kernel, from, stride, columns, blocks, rows_of<float>(to));
+}
+
+void widen_rows(cudaStream_t stream, const void* from, const View& to) {
+  const auto eights = static_cast<uint32_t>(to.cols / 8);
+  const unsigned blocks = blocks_for(eights, kThreads);
+  launch_rows(stream, to.rows, blocks, widen_kernel, static_cast<const uint4*>(from), eights, blocks,
+              rows_of<float>(to));
+}
+
+}  // namespace godwit::sm90

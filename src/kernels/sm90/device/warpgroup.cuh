@@ -1,0 +1,101 @@
+// Hopper's warpgroup products and what feeds them, in PTX; like hardware.cuh it has a twin in
+// tests/cuda_emulation.
+#pragma once
+
+#include <cstdint>
+
+namespace godwit::sm90 {
+
+// Barriers of asynchronous copies, in shared memory (PTX ISA, mbarrier). `count` arrivals end a phase; a wait
+// for a parity returns once the phase of that parity has ended.
+__device__ inline void mbarrier_init(uint64_t* barrier, uint32_t count) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+__device__ inline void mbarrier_arrive(uint64_t* barrier) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+// Arrives once all copies that this thread has begun are there.
+__device__ inline void mbarrier_arrive_copies(uint64_t* barrier) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(at) : "memory");
+}
+__device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+      "again;\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
+
+// Products of a warpgroup, of operands in shared memory: rows of 128 bytes whose 16-byte pieces p of row r
+// lie at p ^ (r % 8); tiles begin at multiples of 1,024 bytes. A step of 32 bytes along the rows adds 2 to an
+// operand.
+template <class T>
+__device__ inline T* align_tiles(void* shared) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+  return reinterpret_cast<T*>(static_cast<uint8_t*>(shared) + (1024 - at % 1024) % 1024);
+}
+__device__ inline uint64_t wgmma_operand(const void* tile) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(tile));
+  return (uint64_t{at & 0x3ffffu} >> 4) | uint64_t{1} << 16 | uint64_t{64} << 32 | uint64_t{1} << 62;
+}
+// What ordinary copies wrote is seen by the products that follow.
+__device__ inline void fence_products() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+__device__ inline void wgmma_begin() {
+  asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ inline void wgmma_commit() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+__device__ inline void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+// The compiler does not know that products still run: what reads or writes their registers must stay on its
+// side of begin and wait.
+template <int kValues>
+__device__ inline void wgmma_settle(float (&d)[kValues]) {
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+// d[64 x 192] (+)= a[64 x 32] b[192 x 32]^T, e4m3; `add` false: d is overwritten. Lane (row, quad) of warp w
+// has in d[4 j + i] row 16 w + row + 8 (i / 2), column 8 j + 2 quad + i % 2.
+__device__ inline void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {%0, "
+      "%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
+      "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "
+      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, "
+      "%63, %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, "
+      "%83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95}, %96, %97, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
+        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
+        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]),
+        "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+        "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]),
+        "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]),
+        "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
+        "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+}
+// Registers of a thread, moved from warpgroups that need few to those that need many.
+template <int kCount>
+__device__ inline void fewer_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+template <int kCount>
+__device__ inline void more_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+}
+
+}  // namespace godwit::sm90

@@ -1,0 +1,103 @@
+// Products of prefill rows (kernels spec §4.7): operands as the library reads them, then one call for all
+// whole multiples of kDenseRows rows and one for the rest.
+#include <algorithm>
+
+#include "kernels/sm90/cuda_ops.h"
+#include "kernels/sm90/dense/operands.h"
+
+namespace godwit::sm90 {
+namespace {
+
+// Matrices with no side as long as this take the decode form: nothing is gained by another.
+constexpr int64_t kLongSide = 1024;
+
+bool aligned(const void* p) {
+  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+}
+bool aligned_rows(const View& v) {
+  return aligned(v.data) && v.stride % 4 == 0;
+}
+
+DenseProduct dense_product(const Product& p) {
+  DenseProduct d;
+  d.type = p.w.data.dtype;
+  d.n = p.w.out() / p.heads;
+  d.k = p.w.in();
+  d.batch = p.heads;
+  d.w = p.w.data.data;
+  d.w_scales = p.w.scales;
+  d.y = p.out.data;
+  d.y_stride = d.type == DType::bf16 ? p.out.stride : p.out.cols;
+  return d;
+}
+
+int64_t operand_bytes(DType type, int64_t rows, int64_t columns) {
+  const int64_t padded = padded_rows(rows);
+  if (type == DType::bf16) return padded * columns * size_of(type);
+  return padded * columns + columns / kFp8Block * padded * int64_t{sizeof(float)};
+}
+
+}  // namespace
+
+int64_t dense_operand_bytes(int64_t rows, int64_t columns) {
+  return operand_bytes(DType::bf16, rows, columns);
+}
+
+// Depends on shapes and places only, so that a row's form never depends on how many rows came with it.
+bool CudaOps::fits_dense(const Product& p) {
+  const DType type = p.w.data.dtype;
+  const int64_t n = p.w.out() / p.heads, k = p.w.in();
+  if (std::max(p.w.out(), k) < kLongSide || p.w.data.stride != k) return false;
+  if (!aligned(p.w.data.data) || !aligned_rows(p.x) || !aligned_rows(p.out)) return false;
+  if (p.x.cols > dense_columns_) return false;
+  if (type == DType::f8_e4m3) {
+    if (p.heads > 1 || n % kFp8Block != 0 || k % (4 * kFp8Block) != 0) return false;
+    if (p.w.scale_stride != k / kFp8Block || !aligned(p.w.scales) || p.out.cols > dense_results_)
+      return false;
+  } else if (type != DType::bf16 || n % 8 != 0 || k % 64 != 0 ||
+             kDenseRows * p.out.stride * int64_t{sizeof(float)} > rest_.bytes) {
+    return false;
+  }
+  return dense_->has(dense_product(p));
+}
+
+void CudaOps::multiply_dense(std::span<const Product> products) {
+  cudaStream_t stream = device_.stream();
+  const Product* held = nullptr;  // whose x lies in the scratch
+  for (const Product& p : products) {
+    const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows, groups = p.x.cols / kFp8Block;
+    DenseProduct d = dense_product(p);
+    DenseCodes codes;
+    codes.codes = reinterpret_cast<uint8_t*>(operand_.base);
+    codes.scales = reinterpret_cast<float*>(operand_.base + padded_rows(rows) * p.x.cols);
+    codes.rest_scales = codes.scales + groups * whole;
+    if (held == nullptr || !same_rows(held->x, p.x) || held->w.data.dtype != d.type) {
+      GODWIT_ASSERT(operand_bytes(d.type, rows, p.x.cols) <= operand_.bytes);
+      if (d.type == DType::bf16) {
+        narrow_rows(stream, p.x, operand_.base);
+      } else {
+        encode_rows(stream, p.x, codes);
+      }
+      held = &p;
+    }
+    const bool fp8 = d.type == DType::f8_e4m3;
+    if (fp8) d.y = result_.base;
+    d.x = operand_.base;
+    d.x_scales = codes.scales;
+    if (whole > 0) dense_->multiply(stream, d, whole, workspace_.base);
+    if (whole < rows) {
+      d.x = operand_.base + whole * p.x.cols * size_of(d.type);
+      d.x_scales = codes.rest_scales;
+      d.y = fp8 ? result_.base + whole * d.y_stride * size_of(DType::bf16) : rest_.base;
+      dense_->multiply(stream, d, kDenseRows, workspace_.base);
+    }
+    if (fp8) {
+      widen_rows(stream, result_.base, p.out);
+    } else if (whole < rows) {
+      copy_rows(stream, reinterpret_cast<const float*>(rest_.base), d.y_stride,
+                p.out.row_range(whole, rows - whole));
+    }
+  }
+}
+
+}  // namespace godwit::sm90
