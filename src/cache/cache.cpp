@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-#include "base/fault.h"
 
 namespace godwit::cache {
 
@@ -106,8 +105,6 @@ bool Cache::acquire(const Prompt& prompt, int64_t tokens, Lease& lease) {
     tree_.pin(lease.restore);
   }
   lease.slot = slots_.take();
-  // A mutant of the gate cached = cold (design §2): a hit that reads a page of somebody else.
-  if (lease.shared > 1 && GODWIT_FAULT("mutant.page")) std::swap(lease.pages[0], lease.pages[1]);
   if (!grow(lease, tokens)) {
     release(lease);
     return false;
