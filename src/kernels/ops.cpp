@@ -11,7 +11,7 @@ void Ops::linears(std::span<const Linear> all) {
 }
 
 void Ops::mhc_boundary(const MhcBoundary& a) {
-  mhc_expand(a.expand);
+  if (!a.expand.y.empty()) mhc_expand(a.expand);
   mhc_collapse(a.collapse);
   rms_norm({a.collapse.x, a.norm_weight, a.collapse.norm_eps, a.normed});
 }

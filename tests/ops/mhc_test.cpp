@@ -85,25 +85,73 @@ TEST_P(Backends, MhcBoundary) {
       const Matrix streams = random_matrix(27, rows, n * shape.width);
       const Matrix mix_in = random_matrix(28, rows, n + n * n);
       const Matrix y = random_matrix(29, rows, shape.width);
-      check_row_op(
-          GetParam(), rows,
-          [&](Side& s, const Rows& r) {
-            const auto count = static_cast<int64_t>(r.size());
-            const View residual = s.input(pick(streams, r));
-            const View mix = s.input(pick(mix_in, r));
-            const View x = s.output(count, shape.width);
-            const View normed = s.output(count, shape.width);
-            kernels::MhcBoundary a;
-            a.expand = {mix, s.input(pick(y, r)), residual};
-            a.collapse = {residual, mhc_weights(s, shape, DType::bf16, 1), 1e-5f, 1e-6f, 20, mix, x};
-            a.norm_weight = s.floats(random_matrix(30, 1, shape.width, 0.5f, 1).v);
-            a.normed = normed;
-            s.ops.mhc_boundary(a);
-            return beside({s.read(residual), s.read(mix), s.read(normed)});
-          },
-          {1e-5, 2e-5}, fmt::format("{} streams of {}", n, shape.width));
+      for (const bool first_site : {false, true}) {
+        if (first_site && shape.width < 256) continue;
+        check_row_op(
+            GetParam(), rows,
+            [&](Side& s, const Rows& r) {
+              const auto count = static_cast<int64_t>(r.size());
+              const View residual = s.input(pick(streams, r));
+              const View mix = s.input(pick(mix_in, r));
+              const View x = s.output(count, shape.width);
+              const View normed = s.output(count, shape.width);
+              kernels::MhcBoundary a;
+              if (!first_site) a.expand = {mix, s.input(pick(y, r)), residual};
+              a.collapse = {residual, mhc_weights(s, shape, DType::bf16, 1), 1e-5f, 1e-6f, 20, mix, x};
+              a.norm_weight = s.floats(random_matrix(30, 1, shape.width, 0.5f, 1).v);
+              a.normed = normed;
+              s.ops.mhc_boundary(a);
+              return beside({s.read(residual), s.read(mix), s.read(normed)});
+            },
+            {1e-5, 2e-5},
+            fmt::format("{} streams of {}{}", n, shape.width, first_site ? ", first site" : ""));
+      }
     }
   }
+}
+
+// What an FP8 product makes of a row does not depend on who quantised it; codes of rows that have changed are
+// not used.
+TEST_P(EveryBackend, MhcBoundaryInFrontOfAnFp8Product) {
+#ifdef GODWIT_CUDA_EMULATED
+  constexpr Shape kShape{4, 256};
+#else
+  constexpr Shape kShape{4, 2304};
+#endif
+  constexpr int64_t kRows = 9, kOut = 40;
+  Side s(backend(GetParam()));
+  const View residual = s.input(random_matrix(31, kRows, kShape.streams * kShape.width));
+  const View mix = s.input(random_matrix(32, kRows, 20));
+  const View normed = s.output(kRows, kShape.width);
+  kernels::MhcBoundary a;
+  a.expand = {mix, s.input(random_matrix(33, kRows, kShape.width)), residual};
+  a.collapse = {residual, mhc_weights(s, kShape, DType::bf16, 1), 1e-5f, 1e-6f, 20,
+                mix,      s.output(kRows, kShape.width)};
+  a.norm_weight = s.floats(random_matrix(34, 1, kShape.width, 0.5f, 1).v);
+  a.normed = normed;
+  a.feeds_fp8 = true;
+  const Weight w = s.weight(35, kOut, kShape.width, DType::f8_e4m3);
+  const auto product_of = [&](const Matrix& x) {
+    const View out = s.output(kRows, kOut);
+    s.ops.linear({s.input(x), w, out});
+    return s.read(out);
+  };
+  // Everything is in its place before the boundary: nothing is written between it and the product.
+  const View out = s.output(kRows, kOut);
+  s.ops.mhc_boundary(a);
+  s.ops.linear({normed, w, out});
+  expect_same_bits(s.read(out), product_of(s.read(normed)), "codes made by the boundary");
+  const View other = s.input(random_matrix(36, kRows, kShape.width)), next = s.output(kRows, kOut);
+  s.ops.mhc_boundary(a);
+  s.ops.rms_norm({other, a.norm_weight, 1e-5f, normed});
+  s.ops.linear({normed, w, next});
+  expect_same_bits(s.read(next), product_of(s.read(normed)), "rows written by an op");
+  const Matrix x = random_matrix(37, kRows, kShape.width);
+  const View last = s.output(kRows, kOut);
+  s.ops.mhc_boundary(a);
+  s.ops.memory().upload(normed.data, x.v.data(), kRows * kShape.width * 4);
+  s.ops.linear({normed, w, last});
+  expect_same_bits(s.read(last), product_of(x), "rows written from outside");
 }
 
 }  // namespace

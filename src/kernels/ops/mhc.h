@@ -38,13 +38,14 @@ struct MhcExpand {
   View streams;  // [T, n D] in and out
 };
 
-// Expand of one site, then mapping, collapse and RMSNorm of the next: one launch on a GPU, a composition by
+// Expand of one site, then mapping, collapse and RMSNorm of the next: fused on a GPU, a composition by
 // default.
 struct MhcBoundary {
-  MhcExpand expand;
+  MhcExpand expand;  // without y: there is no site before
   MhcCollapse collapse;
   const float* norm_weight = nullptr;  // [D] input_layernorm or post_attention_layernorm
   View normed;                         // [T, D]
+  bool feeds_fp8 = false;              // normed goes into FP8 products: a backend may quantise it here
 };
 
 // out = mean of the streams (spec §12, trap T5).

@@ -61,7 +61,11 @@ void CudaOps::multiply(std::span<const Product> products) {
     if (given.x.rows == 0 || given.w.out() == 0) continue;
     Product p = given;
     if (count == kMostProducts || (count > 0 && together[0].x.rows != p.x.rows)) flush();
-    if (p.w.data.dtype == DType::f8_e4m3) {
+    forget_codes(p.out);
+    const bool fp8 = p.w.data.dtype == DType::f8_e4m3;
+    if (const Quantized* ready = fp8 ? ready_codes(p.x) : nullptr) {
+      p.codes = *ready;
+    } else if (fp8) {
       if (quantized && !same_rows(*quantized, p.x)) flush();
       p.codes = codes_in(codes_, p.x.rows, p.x.cols);
       if (!quantized) quantize(device_.stream(), p.x, p.codes, nullptr);
@@ -225,8 +229,20 @@ float* CudaOps::partial(const kernels::MhcCollapse& a) const {
 
 void CudaOps::mhc_boundary(const kernels::MhcBoundary& a) {
   if (!fits_boundary(a.collapse)) return Ops::mhc_boundary(a);
-  sm90::mhc_boundary(device_.stream(), &a.expand, a.collapse, a.norm_weight, a.normed, nullptr,
-                     partial(a.collapse));
+  forget_codes(a.normed);
+  const Quantized codes = codes_in(normed_codes_, a.normed.rows, a.normed.cols);
+  sm90::mhc_boundary(device_.stream(), a.expand.y.empty() ? nullptr : &a.expand, a.collapse, a.norm_weight,
+                     a.normed, a.feeds_fp8 ? &codes : nullptr, partial(a.collapse));
+  if (a.feeds_fp8) ready_ = {a.normed, codes, memory_.writes()};
+}
+
+const Quantized* CudaOps::ready_codes(const View& x) const {
+  const bool same = same_rows(ready_.rows, x) && x.rows <= ready_.rows.rows;
+  return same && ready_.codes.codes != nullptr && ready_.writes == memory_.writes() ? &ready_.codes : nullptr;
+}
+
+void CudaOps::forget_codes(const View& written) {
+  if (written.data == ready_.rows.data) ready_ = {};
 }
 
 }  // namespace godwit::sm90

@@ -33,7 +33,7 @@ int64_t widest_result(const Dims& d) {
 
 struct ScratchBytes {
   int64_t codes, inner, inner_codes, groups, choices, partial, attend, select, sample, operand, rest, result,
-      chunks;
+      chunks, normed_codes;
 };
 ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
   const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
@@ -51,7 +51,8 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
           dense_operand_bytes(limits.rows, widest_operand(d)),
           kDenseRows * widest_output(d) * int64_t{sizeof(float)},
           padded_rows(limits.rows) * widest_result(d) * size_of(DType::bf16),
-          chunk_bytes(limits.rows, std::min(limits.rows, limits.sequences), d.kda_heads, d.kda_key)};
+          chunk_bytes(limits.rows, std::min(limits.rows, limits.sequences), d.kda_heads, d.kda_key),
+          quantized_bytes(limits.rows, d.hidden)};
 }
 
 Result<void> refuse_above(const char* field, int64_t value, int64_t limit) {
@@ -68,7 +69,7 @@ CudaOps::~CudaOps() {
 
 void CudaOps::release_scratch() {
   for (Area* area : {&codes_, &inner_, &inner_codes_, &groups_, &choices_, &partial_, &attend_, &select_,
-                     &sample_, &operand_, &rest_, &result_, &workspace_, &chunks_}) {
+                     &sample_, &operand_, &rest_, &result_, &workspace_, &chunks_, &normed_codes_}) {
     if (area->base) memory_.release(area->base);
     *area = {};
   }
@@ -79,7 +80,7 @@ std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const Step
   return {{"linear", s.codes + s.operand + s.rest + s.result + kDenseWorkspace},
           {"experts", s.inner + s.inner_codes + s.groups + s.choices},
           {"kda_chunk", s.chunks},
-          {"mhc_boundary", s.partial},
+          {"mhc_boundary", s.partial + s.normed_codes},
           {"mla_attend", s.attend},
           {"index_select", s.select},
           {"sample", s.sample}};
@@ -121,6 +122,8 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   attend_ = area(s.attend);
   select_ = area(s.select);
   sample_ = area(s.sample);
+  normed_codes_ = area(s.normed_codes);
+  ready_ = {};
   memory_.zero(sample_.base, s.sample);
   operand_ = area(s.operand);
   rest_ = area(s.rest);
@@ -181,6 +184,7 @@ void CudaOps::embed(const StepView& step, const kernels::Embed& a) {
   sm90::embed(device_.stream(), step, a);
 }
 void CudaOps::rms_norm(const kernels::RmsNorm& a) {
+  forget_codes(a.out);
   sm90::rms_norm(device_.stream(), a);
 }
 void CudaOps::layer_norm(const kernels::LayerNorm& a) {

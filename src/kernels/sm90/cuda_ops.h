@@ -83,6 +83,10 @@ class CudaOps final : public kernels::Ops {
   Quantized codes_in(const Area& area, int64_t rows, int64_t columns) const;
   GroupedScratch grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const;
   float* partial(const kernels::MhcCollapse& a) const;
+  // The codes of rows that mhc_boundary has normalised and quantised, or null. They are forgotten when the
+  // rows are written again, by an op or from outside.
+  const Quantized* ready_codes(const View& x) const;
+  void forget_codes(const View& written);
   // Products of equally many rows, as few launches as they allow.
   void multiply(std::span<const Product> products);
   // Products by family: the first `decode_rows` rows of each, and prefill's.
@@ -100,10 +104,16 @@ class CudaOps final : public kernels::Ops {
   Device device_;
   DeviceMemory memory_;
   Dims dims_;
+  struct {
+    View rows;
+    Quantized codes;
+    int64_t writes = 0;  // of memory_, when they were made
+  } ready_;
   int64_t context_ = 0, rows_at_once_ = 0, most_drawn_ = 0;
   std::unique_ptr<DenseLibrary> dense_;
   int64_t dense_columns_ = 0, dense_results_ = 0;  // that an operand may have, and an FP8 result
   Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_, sample_;
+  Area normed_codes_;
   Area chunks_;
   Area operand_, rest_, result_, workspace_;  // of prefill products; rest_: rows of no whole multiple
 };

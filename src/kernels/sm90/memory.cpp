@@ -72,6 +72,7 @@ int64_t DeviceMemory::available() const {
 
 void DeviceMemory::upload(void* to, const void* from_host, int64_t bytes) {
   if (bytes == 0) return;
+  writes_.fetch_add(1, std::memory_order_relaxed);
   check(cudaMemcpyAsync(to, from_host, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, device_.stream()),
         "upload");
 }
@@ -87,12 +88,14 @@ void DeviceMemory::download(void* to_host, const void* from, int64_t bytes) {
 
 void DeviceMemory::copy(void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
+  writes_.fetch_add(1, std::memory_order_relaxed);
   check(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, device_.stream()),
         "copy");
 }
 
 void DeviceMemory::zero(void* p, int64_t bytes) {
   if (bytes == 0) return;
+  writes_.fetch_add(1, std::memory_order_relaxed);
   check(cudaMemsetAsync(p, 0, static_cast<size_t>(bytes), device_.stream()), "zero");
 }
 

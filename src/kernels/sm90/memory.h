@@ -2,6 +2,8 @@
 // more than one wait: the download of its result.
 #pragma once
 
+#include <atomic>
+
 #include "kernels/ops.h"
 #include "kernels/sm90/check.h"
 
@@ -40,10 +42,13 @@ class DeviceMemory final : public kernels::Memory {
   void zero(void* p, int64_t bytes) override;
   bool host_addressable() const override { return false; }
   int64_t available() const override;
+  // How often the contents of memory were set from outside the ops.
+  int64_t writes() const { return writes_.load(std::memory_order_relaxed); }
 
  private:
   const Device& device_;
   void* pinned_ = nullptr;
+  std::atomic<int64_t> writes_ = 0;
 };
 
 }  // namespace godwit::sm90

@@ -44,19 +44,23 @@ void Model::compute(const Parts& parts, schedule::MaskSource* masks) {
         streams, w, eps, static_cast<float>(text_.hc_eps), static_cast<int32_t>(text_.hc_sinkhorn_iters),
         mix,     x};
   };
-  const auto boundary = [&](const kernels::MhcWeights& w, const float* norm) {
-    if (parts.mhc) ops_.mhc_boundary({{mix, y, streams}, collapse(w), norm, normed});
+  const auto attention_type = [](const LayerWeights& w) {
+    return w.kind.attention == LayerAttention::kda ? w.kda.q.data.dtype : w.dsa.q_a.data.dtype;
   };
+  // From one sublayer to the next, whose first products have weights of type `next`.
+  const auto boundary = [&](const kernels::MhcExpand& expand, const kernels::MhcWeights& w, const float* norm,
+                            DType next) {
+    if (parts.mhc) ops_.mhc_boundary({expand, collapse(w), norm, normed, next == DType::f8_e4m3});
+  };
+  const kernels::MhcExpand before{mix, y, streams};
 
   if (parts.head) {
     ops_.embed(step_, {weights_->embed, weights_->first_id, state_->last_token(), x});
     comm_.all_reduce(x);
     ops_.mhc_broadcast({x, streams});
   }
-  if (parts.mhc) {
-    ops_.mhc_collapse(collapse(weights_->layers[0].attention_hc));
-    ops_.rms_norm({x, weights_->layers[0].input_norm, eps, normed});
-  }
+  const LayerWeights& first = weights_->layers[0];
+  boundary({}, first.attention_hc, first.input_norm, attention_type(first));
   const int layers = static_cast<int>(weights_->layers.size());
   for (int i = 0; i < layers; ++i) {
     const LayerWeights& w = weights_->layers[static_cast<size_t>(i)];
@@ -65,19 +69,19 @@ void Model::compute(const Parts& parts, schedule::MaskSource* masks) {
     } else {
       if (parts.dsa) dsa(i, w.dsa);
     }
-    boundary(w.ffn_hc, w.post_attention_norm);
+    boundary(before, w.ffn_hc, w.post_attention_norm,
+             w.kind.mlp == LayerMlp::dense ? w.dense.gate.data.dtype : w.moe.router.data.dtype);
     if (parts.ffn) ffn(i, w);
     if (i + 1 < layers && !observer_) {
       const LayerWeights& next = weights_->layers[static_cast<size_t>(i) + 1];
-      boundary(next.attention_hc, next.input_norm);
+      boundary(before, next.attention_hc, next.input_norm, attention_type(next));
       continue;
     }
     if (parts.mhc) ops_.mhc_expand({mix, y, streams});
     if (observer_) observer_->after_layer(i, on_host(streams, mirrors_[0]));
     if (i + 1 == layers || !parts.mhc) continue;
     const LayerWeights& next = weights_->layers[static_cast<size_t>(i) + 1];
-    ops_.mhc_collapse(collapse(next.attention_hc));
-    ops_.rms_norm({x, next.input_norm, eps, normed});
+    boundary({}, next.attention_hc, next.input_norm, attention_type(next));
   }
   if (parts.head && step_arrays_.sampled > 0) head(masks);
 }

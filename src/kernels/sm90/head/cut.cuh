@@ -8,7 +8,8 @@ namespace godwit::sm90::head {
 constexpr int kBins = 2048, kEachBin = kBins / kThreads;
 constexpr int kMostListed = 1024;  // candidates of the bin in which a cut falls
 
-// Bins are a 64th of an exponent wide; the last takes the rest, none of which has units.
+// Bins are a 64th of an exponent wide; the last takes the rest. As none of that has units, it is not counted,
+// and a cut in it cuts nothing.
 __device__ inline int bin_of(double x) {
   return static_cast<int>(min(-64 * x, static_cast<double>(kBins - 1)));
 }
@@ -88,7 +89,7 @@ __device__ inline bool list_bin(const Row& r, float greatest, int bin, Listed& l
   // Most of a row is ruled out without a division; the margin is wider than what rounding could hide.
   const float width = r.row.temperature / 64, margin = 0.5f * width + 1e-6f * fabsf(greatest);
   const float high = greatest - width * static_cast<float>(bin) + margin;
-  const float low = bin == kBins - 1 ? kNever : greatest - width * static_cast<float>(bin + 1) - margin;
+  const float low = greatest - width * static_cast<float>(bin + 1) - margin;
   constexpr int kAtOnce = 16;  // loads of a thread that are on their way together
 #pragma unroll 1
   for (int64_t first = threadIdx.x; first < r.vocab; first += kAtOnce * kThreads) {
@@ -101,7 +102,7 @@ __device__ inline bool list_bin(const Row& r, float greatest, int bin, Listed& l
     unsigned found = 0;
 #pragma unroll
     for (int j = 0; j < kAtOnce; ++j) {
-      if (values[j] != kNever && values[j] >= low && values[j] <= high) found |= 1u << j;
+      if (values[j] >= low && values[j] <= high) found |= 1u << j;
     }
 #pragma unroll 1
     for (; found != 0; found &= found - 1)
@@ -145,7 +146,7 @@ __device__ inline uint64_t cut_of(const Row& r, float greatest, const Histogram&
   if (r.row.top_k > 0 && r.row.top_k < r.vocab) {
     const auto kept = static_cast<uint64_t>(r.row.top_k);
     const int bin = edge_of(count, [kept](uint64_t n) { return n >= kept; });
-    if (bin < kBins) {
+    if (bin < kBins - 1) {
       const uint64_t before = amount_before(bin, count), units_before = amount_before(bin, units);
       if (!list_bin(r, greatest, bin, list)) return r.cut_top_p(greatest, r.cut_top_k());
       uint64_t listed = 0;
@@ -158,7 +159,7 @@ __device__ inline uint64_t cut_of(const Row& r, float greatest, const Histogram&
   const double enough = static_cast<double>(all) * r.row.top_p;
   const auto reached = [enough](uint64_t n) { return static_cast<double>(n) >= enough; };
   const int bin = edge_of(units, reached);
-  if (bin == kBins) return cut;
+  if (bin >= kBins - 1) return cut;
   const uint64_t before = amount_before(bin, units);
   if (!list_bin(r, greatest, bin, list)) return r.cut_top_p(greatest, cut);
   uint64_t listed = 0;

@@ -179,9 +179,9 @@ __global__ void __launch_bounds__(kThreads)
     if (!by_cut || l == kNever) continue;
     const double x = exponent_of(l, greatest, r.row.temperature);
     const int bin = bin_of(x);
+    if (bin == kBins - 1) continue;
     atomicAdd(h.count + bin, 1u);
-    const uint64_t units = units_of(x, 0);
-    if (units > 0) atomicAdd(h.units + bin, static_cast<unsigned long long>(units));
+    atomicAdd(h.units + bin, static_cast<unsigned long long>(units_of(x, 0)));
   }
   sum = sum_of(sum);
   if (threadIdx.x == 0) s.exponentials(p.i)[p.part] = sum;

@@ -25,7 +25,8 @@ constexpr int kDim = 128;  // d, and K of the low-rank gates
 constexpr int kTaps = 4, kPast = kTaps - 1;
 constexpr int kChannels = 3 * kDim;
 constexpr int kRowsAtOnce = 8, kMostGroup = 4;               // one column tile of mma
-constexpr int kPitch = kDim + 4, kLowPitch = 2 * kDim + 16;  // floats a row: no bank conflicts
+constexpr int kPitch = kDim + 4, kLowPitch = 2 * kDim + 16;  // values a row: no bank conflicts
+constexpr int kParts = 3;                                    // bf16 parts that hold all 24 bits of a value
 constexpr int kCells = 16;                                   // keys a lane holds, of four columns each
 constexpr float kL2Eps = 1e-6f;                              // added to the sum of squares (trap T7)
 
@@ -52,22 +53,41 @@ struct Entry {  // a row of the walk
   bool fresh;    // the state before it is zero
 };
 
+// Rows as vectors, [kRowsAtOnce][kPitch] each. `decay` and `gate` hold the inputs of the low-rank products
+// until these are cut into parts, the others the parts until the products are made.
+struct Vectors {
+  using Rows = float[kRowsAtOnce][kPitch];
+  Rows decay, gate;
+  Rows q, k, kd;  // after their norms: q d, k, k d
+  Rows v;         // then o
+
+  __device__ float* low(int r) { return decay[0] + r * 2 * kDim; }  // of f_b, then of g_b
+  __device__ uint16_t* low_parts(int p, int r) {                    // the same as bf16
+    return reinterpret_cast<uint16_t*>(q) + (p * kRowsAtOnce + r) * kLowPitch;
+  }
+};
+static_assert(2 * sizeof(Vectors::Rows) >= kRowsAtOnce * 2 * kDim * sizeof(float));
+static_assert(4 * sizeof(Vectors::Rows) >= kParts * kRowsAtOnce * kLowPitch * sizeof(uint16_t));
+
 struct Shared {
   uint8_t low_weights[2 * kDim * kDim * 2];  // f_b, then g_b, of this head; 32-byte pieces swizzled
   float4 conv[kChannels];                    // taps of q, k, v
   float bias[kDim];
-  float raw[kMostGroup * kTaps][kChannels];  // of a sequence: the rows before, then its own; at most 11
-  float low[kRowsAtOnce][kLowPitch];         // inputs of f_b, then of g_b
-  float q[kRowsAtOnce][kPitch];              // after its norm: q d
-  float k[kRowsAtOnce][kPitch], v[kRowsAtOnce][kPitch];  // v, then o
-  float decay[kRowsAtOnce][kPitch], gate[kRowsAtOnce][kPitch];
-  float kd[kRowsAtOnce][kPitch];
+  Vectors vectors;
   float qk[kRowsAtOnce], beta[kRowsAtOnce];
   Entry entry[kRowsAtOnce];
+
+  // Behind all this. Of a sequence: the raw rows before its own, then these.
+  __device__ float* raw(int row) { return reinterpret_cast<float*>(this + 1) + row * kChannels; }
 };
-// Behind it, when a block has several sequences: a state on its way. The next after that takes the place of
-// low_weights.
+template <bool kGrouped>
+constexpr int kRawRows = kGrouped ? kMostGroup* kTaps : kPast + kRowsAtOnce;
+// Behind these, when a block has several sequences: a state on its way. The next after that takes the place
+// of low_weights.
 constexpr size_t kStateBytes = size_t{kDim} * kDim * sizeof(float);
+template <bool kGrouped>
+constexpr size_t kSharedBytes = sizeof(Shared) + kRawRows<kGrouped>* kChannels * sizeof(float) +
+                                (kGrouped ? kStateBytes : 0);
 static_assert(sizeof(Shared::low_weights) == kStateBytes && sizeof(Shared) % 16 == 0);
 
 template <class Window>
@@ -100,7 +120,7 @@ __device__ void fill_constants(Shared& m, const Mix& a, unsigned head) {
 }
 
 // The entries' rows on their way, and `before` rows that come before the first in the step. Row r begins at
-// m.raw[r * pitch + kPast].
+// m.raw(r * pitch + kPast).
 __device__ void fill_rows(Shared& m, const Mix& a, unsigned head, int n, int before, int pitch) {
   constexpr int kRaw = kChannels / 4, kAll = kRaw + 2 * kDim / 4;  // 16-byte pieces a row
 #pragma unroll 1
@@ -109,9 +129,9 @@ __device__ void fill_rows(Shared& m, const Mix& a, unsigned head, int n, int bef
     const unsigned piece = i % kAll, c = 4 * (piece - kRaw);
     const int64_t t = r < 0 ? m.entry[0].t + r : m.entry[r].t;
     if (piece < kRaw) {
-      copy_async(&m.raw[kPast + r * pitch][4 * piece], a.raw(t) + channel_of(4 * piece, a, head), true);
+      copy_async(m.raw(kPast + r * pitch) + 4 * piece, a.raw(t) + channel_of(4 * piece, a, head), true);
     } else if (r >= 0) {
-      copy_async(&m.low[r][c], c < kDim ? a.low_forget(t) + c : a.low_gate(t) + c - kDim, true);
+      copy_async(m.vectors.low(r) + c, c < kDim ? a.low_forget(t) + c : a.low_gate(t) + c - kDim, true);
     }
   }
   if (static_cast<int>(threadIdx.x) < n) {
@@ -133,25 +153,30 @@ __device__ void load_past(Shared& m, const Mix& a, unsigned head, int n, int rep
                        (record >= 0 ? record : kPast + record) * 3 * a.width + channel_of(c, a, head);
     float v[4] = {};
     if (record >= 0 || !entry.fresh) load_four<true>(from, 0, 4, v);
-    *reinterpret_cast<float4*>(&m.raw[i / kAll * kTaps + to][c]) = float4{v[0], v[1], v[2], v[3]};
+    *reinterpret_cast<float4*>(m.raw(i / kAll * kTaps + to) + c) = float4{v[0], v[1], v[2], v[3]};
   }
 }
 
-// x as a bf16 operand in three parts that hold all 24 bits of it.
-__device__ inline void multiply_parts(float (&sums)[3][4], const uint32_t (&w)[4], const float4& x) {
-  const float rest[4] = {rest_of(x.x), rest_of(x.y), rest_of(x.z), rest_of(x.w)};
-  mma_bf16(sums[0], w, upper_halves(x.x, x.y), upper_halves(x.z, x.w));
-  mma_bf16(sums[1], w, upper_halves(rest[0], rest[1]), upper_halves(rest[2], rest[3]));
-  mma_bf16(sums[2], w, upper_halves(rest_of(rest[0]), rest_of(rest[1])),
-           upper_halves(rest_of(rest[2]), rest_of(rest[3])));
+// The inputs of the low-rank products as bf16 operands: truncated, so that what is left of a value is exact.
+__device__ void cut_low(Shared& m, int n) {
+#pragma unroll 1
+  for (int i = 2 * static_cast<int>(threadIdx.x); i < n * 2 * kDim; i += 2 * kThreads) {
+    const int r = i / (2 * kDim), c = i % (2 * kDim);
+    float2 x = *reinterpret_cast<const float2*>(m.vectors.low(r) + c);
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      *reinterpret_cast<uint32_t*>(m.vectors.low_parts(p, r) + c) = upper_halves(x.x, x.y);
+      x = float2{rest_of(x.x), rest_of(x.y)};
+    }
+  }
 }
 
-// The low-rank products of up to eight rows into m.decay and m.gate; lane (g, t) gets outputs g and g + 8 of
+// The low-rank products of up to eight rows into `decay` and `gate`; lane (g, t) gets outputs g and g + 8 of
 // the warp's 16 for rows 2 t and 2 t + 1.
 __device__ void multiply_low(Shared& m, int n) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  float sums[2][3][4] = {};
-  const float* x = m.low[min(g, n - 1)] + 4 * t;
+  float sums[2][kParts][4] = {};
+  const uint16_t* x = m.vectors.low_parts(0, min(g, n - 1)) + 4 * t;
   const uint8_t* rows = m.low_weights + (16 * warp + g) * 256 + 8 * t;
 #pragma unroll 2
   for (int s = 0; s < kDim / 16; ++s) {
@@ -161,37 +186,41 @@ __device__ void multiply_low(Shared& m, int n) {
       const uint2 low = *reinterpret_cast<const uint2*>(row);
       const uint2 high = *reinterpret_cast<const uint2*>(row + 8 * 256);
       const uint32_t w[4] = {low.x, high.x, low.y, high.y};
-      multiply_parts(sums[half], w, *reinterpret_cast<const float4*>(x + half * kDim + 16 * s));
+#pragma unroll
+      for (int p = 0; p < kParts; ++p) {
+        const uint2 b =
+            *reinterpret_cast<const uint2*>(x + p * kRowsAtOnce * kLowPitch + half * kDim + 16 * s);
+        mma_bf16(sums[half][p], w, b.x, b.y);
+      }
     }
   }
 #pragma unroll
   for (int i = 0; i < 4; ++i) {  // rows past the last are there, and never read
     const int r = 2 * t + i % 2, at = 16 * warp + g + 8 * (i / 2);
-    m.decay[r][at] = sums[0][0][i] + (sums[0][1][i] + sums[0][2][i]);
-    m.gate[r][at] = sums[1][0][i] + (sums[1][1][i] + sums[1][2][i]);
+    m.vectors.decay[r][at] = sums[0][0][i] + (sums[0][1][i] + sums[0][2][i]);
+    m.vectors.gate[r][at] = sums[1][0][i] + (sums[1][1][i] + sums[1][2][i]);
   }
 }
 
 // Everything that goes through a sigmoid: conv of q, k and v, decay, output gate.
 template <class Window>
-__device__ void activate(Shared& m, const Mix& a, unsigned head, int n, int pitch) {
+__device__ void activate(Shared& m, const Mix& a, float a_exp, unsigned head, int n, int pitch) {
   constexpr DType kType = kWindowType<Window>;
   constexpr unsigned kAll = kChannels + 2 * kDim;
-  const float a_exp = a.a_exp[head];
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < n * kAll; i += kThreads) {
     const unsigned r = i / kAll, c = i % kAll, at = c % kDim;
     const Entry& entry = m.entry[r];
-    float* const to = (c < kDim               ? m.q
-                       : c < 2 * kDim         ? m.k
-                       : c < kChannels        ? m.v
-                       : c < kChannels + kDim ? m.decay
-                                              : m.gate)[r] +
+    float* const to = (c < kDim               ? m.vectors.q
+                       : c < 2 * kDim         ? m.vectors.k
+                       : c < kChannels        ? m.vectors.v
+                       : c < kChannels + kDim ? m.vectors.decay
+                                              : m.vectors.gate)[r] +
                       at;
     float x;
     if (c < kChannels) {
       const float4 w = m.conv[c];
-      const float* raw = m.raw[r * pitch] + c;
+      const float* raw = m.raw(r * pitch) + c;
       const float now = rounded_to(kType, raw[kPast * kChannels]);
       x = w.w * now;
       x = fmaf(w.z, rounded_to(kType, raw[2 * kChannels]), x);
@@ -241,16 +270,16 @@ __device__ inline float4 times(const float4& x, const float4& y) {
 __device__ void normalise(Shared& m, const Mix& a, unsigned head, int r) {
   const int lane = threadIdx.x % 32;
   const auto at = [lane](float* row) { return reinterpret_cast<float4*>(row) + lane; };
-  const float4 q = *at(m.q[r]), d = *at(m.decay[r]);
-  float4 k = *at(m.k[r]);
+  const float4 q = *at(m.vectors.q[r]), d = *at(m.vectors.decay[r]);
+  float4 k = *at(m.vectors.k[r]);
   float sums[3] = {dot(q, q), dot(k, k), dot(q, k)};
   warp_sums(sums);
   const float scale_q = fast_rsqrt(sums[0] + kL2Eps) * 0.08838834764831845f;  // 1 / sqrt(128)
   const float scale_k = fast_rsqrt(sums[1] + kL2Eps);
   k = scaled(k, scale_k);
-  *at(m.k[r]) = k;
-  *at(m.kd[r]) = times(k, d);
-  *at(m.q[r]) = times(scaled(q, scale_q), d);
+  *at(m.vectors.k[r]) = k;
+  *at(m.vectors.kd[r]) = times(k, d);
+  *at(m.vectors.q[r]) = times(scaled(q, scale_q), d);
   if (lane == 0) m.qk[r] = sums[2] * scale_q * scale_k;
   const Entry& entry = m.entry[r];
   if (entry.keeps) *at(KdaSlot(a.state, entry.slot).pending_key() + entry.base * a.width + head * kDim) = k;
@@ -261,16 +290,16 @@ __device__ void load_records(Shared& m, const Mix& a, unsigned head, const KdaSl
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < n * kDim; i += kThreads) {
     const int r = i / kDim, c = i % kDim, from = (base + r) * a.width + static_cast<int>(head) * kDim + c;
-    m.k[r][c] = slot.pending_key()[from];
-    m.decay[r][c] = decay_of(slot.pending_decay()[from]);
-    m.v[r][c] = slot.pending_delta()[from];
+    m.vectors.k[r][c] = slot.pending_key()[from];
+    m.vectors.decay[r][c] = decay_of(slot.pending_decay()[from]);
+    m.vectors.v[r][c] = slot.pending_delta()[from];
   }
 }
 
 __device__ void finish_row(const Shared& m, const Mix& a, const float4& weight, unsigned head, int r) {
   const int lane = threadIdx.x % 32;
-  const float4 o = reinterpret_cast<const float4*>(m.v[r])[lane];
-  const float4 gate = reinterpret_cast<const float4*>(m.gate[r])[lane];
+  const float4 o = reinterpret_cast<const float4*>(m.vectors.v[r])[lane];
+  const float4 gate = reinterpret_cast<const float4*>(m.vectors.gate[r])[lane];
   float squares[1] = {dot(o, o)};
   warp_sums(squares);
   const float scale = fast_rsqrt(squares[0] * (1.0f / kDim) + a.eps);
@@ -292,12 +321,12 @@ __device__ inline void walk(Shared& m, float (&cell)[kCells][4], int r, bool fol
   const int key = lane / 4 * 4;
   Column4 u;
   if (folds) {
-    u = four(m.v[r] + column);
+    u = four(m.vectors.v[r] + column);
   } else {
     float sums[8] = {};  // of k d and the columns, then of q d
 #pragma unroll
     for (int i = 0; i < kCells / 4; ++i) {
-      const Column4 k = four(m.kd[r] + 32 * i + key), q = four(m.q[r] + 32 * i + key);
+      const Column4 k = four(m.vectors.kd[r] + 32 * i + key), q = four(m.vectors.q[r] + 32 * i + key);
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -319,10 +348,10 @@ __device__ inline void walk(Shared& m, float (&cell)[kCells][4], int r, bool fol
       }
     }
     const int own = column + bits % 4;
-    const float delta = m.beta[r] * (m.v[r][own] - sums[0]);
+    const float delta = m.beta[r] * (m.vectors.v[r][own] - sums[0]);
     const float partner = __shfl_xor_sync(0xffffffffu, delta, 16);
     if (bits >= 4) {
-      m.v[r][own] = fmaf(m.qk[r], partner, sums[0]);
+      m.vectors.v[r][own] = fmaf(m.qk[r], partner, sums[0]);
     } else if (kept != nullptr) {
       kept[own] = delta;
     }
@@ -331,7 +360,7 @@ __device__ inline void walk(Shared& m, float (&cell)[kCells][4], int r, bool fol
   }
 #pragma unroll
   for (int i = 0; i < kCells / 4; ++i) {
-    const Column4 k = four(m.k[r] + 32 * i + key), d = four(m.decay[r] + 32 * i + key);
+    const Column4 k = four(m.vectors.k[r] + 32 * i + key), d = four(m.vectors.decay[r] + 32 * i + key);
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
 #pragma unroll
@@ -354,13 +383,13 @@ __device__ inline float* cells_of(const Mix& a, int32_t slot, unsigned head) {
 }
 
 template <class Window>
-__device__ inline void save_window(const Shared& m, const Mix& a, int32_t slot, unsigned head, int from) {
-  // What comes after rows that end in m.raw[from + kPast - 1].
+__device__ inline void save_window(Shared& m, const Mix& a, int32_t slot, unsigned head, int from) {
+  // What comes after rows that end in m.raw(from + kPast - 1).
 #pragma unroll 1
   for (unsigned i = threadIdx.x; i < kPast * kChannels; i += kThreads) {
     const unsigned at = i / kChannels * 3 * a.width + channel_of(i % kChannels, a, head);
     store(KdaSlot(a.state, slot).window(), kWindowType<Window>, at,
-          m.raw[from + i / kChannels][i % kChannels]);
+          m.raw(from + i / kChannels)[i % kChannels]);
   }
 }
 
@@ -383,6 +412,7 @@ __global__ void __launch_bounds__(kThreads, kGrouped ? 1 : 2)
   // Constants, and what only the step before has written.
   fill_constants(m, a, head);
   const float4 weight = reinterpret_cast<const float4*>(a.norm)[lane];
+  const float a_exp = a.a_exp[head];
   float* const stored = cells_of(a, s.slot, head);
   float cell[kCells][4];
 #pragma unroll
@@ -393,7 +423,8 @@ __global__ void __launch_bounds__(kThreads, kGrouped ? 1 : 2)
   }
   // Of a group: the next state on its way, each thread its own cells.
   const auto buffer = [&m](int e) {
-    return reinterpret_cast<float4*>(e % 2 == 0 ? m.low_weights : reinterpret_cast<uint8_t*>(&m + 1)) +
+    return reinterpret_cast<float4*>(e % 2 == 0 ? m.low_weights
+                                                : reinterpret_cast<uint8_t*>(m.raw(kRawRows<true>))) +
            threadIdx.x;
   };
   const auto fetch = [&](int e) {
@@ -433,9 +464,11 @@ __global__ void __launch_bounds__(kThreads, kGrouped ? 1 : 2)
       wait_copies<0>();
       __syncthreads();
       if (kGrouped) fetch(1);
+      cut_low(m, count);
+      __syncthreads();
       multiply_low(m, count);
       __syncthreads();
-      activate<Window>(m, a, head, count, pitch);
+      activate<Window>(m, a, a_exp, head, count, pitch);
       __syncthreads();
       if (warp < count) normalise(m, a, head, warp);
     }
@@ -482,16 +515,15 @@ __global__ void __launch_bounds__(kThreads, kGrouped ? 1 : 2)
 
 template <class Window, bool kGrouped>
 void launch(cudaStream_t stream, const StepView& step, const Mix& a) {
-  constexpr size_t kBytes = sizeof(Shared) + (kGrouped ? kStateBytes : 0);
   static const bool sized = [] {
     check(cudaFuncSetAttribute(mix_kernel<Window, kGrouped>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(kBytes)),
+                               static_cast<int>(kSharedBytes<kGrouped>)),
           "kda_mix");
     return true;
   }();
   static_cast<void>(sized);
   const int64_t groups = (step.decode_sequences + a.group - 1) / a.group;
-  launch_dependent(stream, "kda_mix", blocks_for(groups * a.heads, 1), kThreads, kBytes,
+  launch_dependent(stream, "kda_mix", blocks_for(groups * a.heads, 1), kThreads, kSharedBytes<kGrouped>,
                    mix_kernel<Window, kGrouped>, step, a);
 }
 template <class Window>

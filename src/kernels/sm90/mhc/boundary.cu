@@ -169,18 +169,20 @@ __device__ inline void sinkhorn(float (&c)[kStreams][kStreams], float eps, int32
   }
 }
 
-// The slices of row t, added up; lane l of every warp gets sum l.
-__device__ inline float add_slices(const Boundary& a, int64_t t, int slices) {
+// Four of the sums of a slice; a thread has two slices, kAll / kQuads apart.
+constexpr int kQuads = kPartial / 4;
+static_assert(kMaxWidth / kColumns <= 2 * kAll / kQuads);
+__device__ inline float4 load_slice(const Boundary& a, int64_t t, int slices, int nth) {
+  const int s = static_cast<int>(threadIdx.x) / kQuads + nth * (kAll / kQuads);
+  if (s >= slices) return float4{0, 0, 0, 0};
+  const float* from = a.partial + (t * slices + s) * kPartial;
+  return reinterpret_cast<const float4*>(from)[threadIdx.x % kQuads];
+}
+
+// The sums of all threads, added up; lane l of every warp gets sum l.
+__device__ inline float add_slices(float4 sum) {
   __shared__ __align__(16) float parts[kAll / 32][kPartial];
-  constexpr int kQuads = kPartial / 4, kStep = kAll / kQuads;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto* from = reinterpret_cast<const float4*>(a.partial + t * slices * kPartial) + threadIdx.x;
-  float4 sum{0, 0, 0, 0};
-#pragma unroll 2
-  for (int s = static_cast<int>(threadIdx.x) / kQuads; s < slices; s += kStep, from += kAll) {
-    const float4 v = *from;
-    sum.x += v.x, sum.y += v.y, sum.z += v.z, sum.w += v.w;
-  }
 #pragma unroll
   for (int offset = kQuads; offset < 32; offset *= 2) {
     sum.x += __shfl_xor_sync(0xffffffffu, sum.x, offset);
@@ -218,28 +220,34 @@ __device__ inline void quantize_group(const float4& v, const Quantized& to, int6
   if (threadIdx.x % 32 == 0) to.scales[row * (to.padded / kFp8Block) + column / kFp8Block] = scale;
 }
 
-__global__ void __launch_bounds__(kAll) finish_kernel(const __grid_constant__ Boundary a) {
+__global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__ Boundary a) {
   __shared__ float squares_of[kWarps];
   let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int part = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
   const float scale = a.scale[part], base = lane < kMapping ? a.base[lane] : 0;
-  wait_for_previous();
   const int64_t t = blockIdx.x;
-  const int width = a.width, column = 4 * static_cast<int>(threadIdx.x);
+  const int width = a.width, column = 4 * static_cast<int>(threadIdx.x), slices = width / kColumns;
+  const auto has = [&](int k) { return warp < kWarps && column + k * 4 * kThreads < width; };
+  float4 norm[kEach];
+#pragma unroll
+  for (int k = 0; k < kEach; ++k) {
+    if (has(k) && a.norm != nullptr)
+      norm[k] = *reinterpret_cast<const float4*>(a.norm + column + k * 4 * kThreads);
+  }
+  wait_for_previous();
+  const float4 slice = load_slice(a, t, slices, 0), other = load_slice(a, t, slices, 1);
   float4 value[kEach][kStreams];
-  if (warp < kWarps) {
 #pragma unroll
-    for (int k = 0; k < kEach; ++k) {
-      const int c = column + k * 4 * kThreads;
-      if (c >= width) continue;
+  for (int k = 0; k < kEach; ++k) {
+    if (!has(k)) continue;
 #pragma unroll
-      for (int i = 0; i < kStreams; ++i) {
-        value[k][i] = *reinterpret_cast<const float4*>(a.streams(t) + i * width + c);
-      }
+    for (int i = 0; i < kStreams; ++i) {
+      value[k][i] = *reinterpret_cast<const float4*>(a.streams(t) + i * width + column + k * 4 * kThreads);
     }
   }
-  const float sum = add_slices(a, t, width / kColumns);
+  const float sum =
+      add_slices(float4{slice.x + other.x, slice.y + other.y, slice.z + other.z, slice.w + other.w});
   const float squares = __shfl_sync(0xffffffffu, sum, kMapping);
   const float r = fast_rsqrt(squares * fast_reciprocal(static_cast<float>(kStreams * width)) + a.norm_eps);
   const float logit = fmaf(r * sum, scale, base);
@@ -296,8 +304,7 @@ __global__ void __launch_bounds__(kAll) finish_kernel(const __grid_constant__ Bo
   for (int k = 0; k < kEach; ++k) {
     const int c = column + k * 4 * kThreads;
     if (c >= width) break;
-    const float4 w = *reinterpret_cast<const float4*>(a.norm + c);
-    const float4 v = k == 0 ? x[0] : x[1];
+    const float4 w = k == 0 ? norm[0] : norm[1], v = k == 0 ? x[0] : x[1];
     const float4 n{v.x * by * w.x, v.y * by * w.y, v.z * by * w.z, v.w * by * w.w};
     *reinterpret_cast<float4*>(a.normed(t) + c) = n;
     if (a.codes.codes != nullptr) quantize_group(n, a.codes, t, c);

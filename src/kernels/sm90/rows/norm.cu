@@ -23,6 +23,42 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) to[c] = in[c] * scale * weight[c];
 }
 
+// The same for rows of whole fours that lie aligned and fit into registers.
+constexpr int kPieces = 4;  // of four values, of a thread
+constexpr int64_t kWidest = 4 * kPieces * kThreads;
+
+__global__ void __launch_bounds__(kThreads)
+    wide_rms_norm_kernel(Rows<const float> x, int32_t columns, const float* weight, float eps,
+                         Rows<float> out) {
+  let_next_start();
+  const auto column = [](int k) { return 4 * (static_cast<int>(threadIdx.x) + k * kThreads); };
+  float4 w[kPieces], v[kPieces];
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    w[k] = float4{0, 0, 0, 0};
+    if (column(k) < columns) w[k] = *reinterpret_cast<const float4*>(weight + column(k));
+  }
+  wait_for_previous();
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    v[k] = float4{0, 0, 0, 0};
+    if (column(k) < columns) v[k] = *reinterpret_cast<const float4*>(x(blockIdx.x) + column(k));
+  }
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    squares = fmaf(v[k].x, v[k].x, squares), squares = fmaf(v[k].y, v[k].y, squares);
+    squares = fmaf(v[k].z, v[k].z, squares), squares = fmaf(v[k].w, v[k].w, squares);
+  }
+  const float scale = fast_rsqrt(block_sum<kThreads>(squares) / static_cast<float>(columns) + eps);
+#pragma unroll
+  for (int k = 0; k < kPieces; ++k) {
+    if (column(k) >= columns) break;
+    *reinterpret_cast<float4*>(out(blockIdx.x) + column(k)) = float4{
+        v[k].x * scale * w[k].x, v[k].y * scale * w[k].y, v[k].z * scale * w[k].z, v[k].w * scale * w[k].w};
+  }
+}
+
 __global__ void __launch_bounds__(kThreads)
     layer_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, const float* bias, float eps,
                       Rows<float> out) {
@@ -63,6 +99,16 @@ __global__ void __launch_bounds__(kThreads)
 
 void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a) {
   if (a.x.rows == 0) return;
+  const auto by_four = [](const void* p, int64_t stride) {
+    return reinterpret_cast<uintptr_t>(p) % 16 == 0 && stride % 4 == 0;
+  };
+  if (a.x.cols <= kWidest && a.x.cols % 4 == 0 && by_four(a.x.data, a.x.stride) &&
+      by_four(a.out.data, a.out.stride) && by_four(a.weight, 0)) {
+    launch_dependent(stream, "rms_norm", blocks_for(a.x.rows, 1), kThreads, 0, wide_rms_norm_kernel,
+                     rows_of<const float>(a.x), static_cast<int32_t>(a.x.cols), a.weight, a.eps,
+                     rows_of<float>(a.out));
+    return;
+  }
   launch_dependent(stream, "rms_norm", blocks_for(a.x.rows, 1), kThreads, 0, rms_norm_kernel,
                    rows_of<const float>(a.x), a.x.cols, a.weight, a.eps, rows_of<float>(a.out));
 }
