@@ -217,5 +217,53 @@ TEST_P(Backends, PrefillMoe) {
   }
 }
 
+Matrix boundary(Side& s, int64_t width, const Matrix& streams, const Matrix& mix_in, const Matrix& y,
+                bool expands, int64_t decode_rows) {
+  constexpr int64_t kStreams = 4, kMapping = 24;
+  const View residual = s.input(streams), mix = s.input(mix_in), x = s.output(streams.rows, width);
+  const View normed = s.output(streams.rows, width);
+  kernels::MhcBoundary a;
+  a.expand = {mix, s.input(y), residual};
+  a.collapse = {residual,
+                {s.weight(393, kMapping, kStreams * width, DType::bf16).data,
+                 s.floats(random_matrix(394, 1, kMapping).v), s.floats({0.5f, 1.0f, 1.5f})},
+                1e-5f,
+                1e-6f,
+                20,
+                mix,
+                x,
+                decode_rows};
+  a.norm_weight = s.floats(random_matrix(395, 1, width, 0.5f, 1).v);
+  a.normed = normed;
+  if (expands) {
+    s.ops.mhc_boundary(a);
+    return beside({s.read(residual), s.read(mix), s.read(normed)});
+  }
+  s.ops.mhc_collapse(a.collapse);
+  return beside({s.read(mix), s.read(x)});
+}
+
+TEST_P(Backends, PrefillBoundary) {
+  for (const int64_t width : {16, 144, 1024}) {
+    for (const bool expands : {true, false}) {
+      constexpr int64_t kRows = 35;
+      const Matrix streams = random_matrix(390, kRows, 4 * width), mix = random_matrix(391, kRows, 20);
+      const Matrix y = random_matrix(392, kRows, width);
+      const auto some = [&](Side& s, const Rows& r, int64_t decode_rows) {
+        return boundary(s, width, pick(streams, r), pick(mix, r), pick(y, r), expands, decode_rows);
+      };
+      check_row_op(
+          GetParam(), kRows, [&](Side& s, const Rows& r) { return some(s, r, 0); }, {1e-5, 2e-5},
+          fmt::format("width {}", width));
+      Side s(backend(GetParam()));
+      Rows first, rest;
+      for (int64_t r = 0; r < kRows; ++r) (r < 3 ? first : rest).push_back(r);
+      const Matrix mixed = some(s, all_rows(kRows), 3);
+      expect_same_bits(pick(mixed, first), some(s, first, kernels::kAllRows), "decode rows");
+      expect_same_bits(pick(mixed, rest), some(s, rest, 0), "prefill rows");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

@@ -29,6 +29,7 @@ struct MhcCollapse {
   int32_t iterations = 0;  // 20 column steps, 19 row steps
   View mix;                // [T, n + n^2] f32: post_j, then C row-major (row = input stream)
   View x;                  // [T, D]
+  int64_t decode_rows = kAllRows;
 };
 
 // streams'[j] = post_j y + sum_i C_ij streams_i: C is applied transposed (trap T2).
@@ -39,7 +40,7 @@ struct MhcExpand {
 };
 
 // Expand of one site, then mapping, collapse and RMSNorm of the next: fused on a GPU, a composition by
-// default.
+// default. What lies in collapse.x afterwards is the backend's own.
 struct MhcBoundary {
   MhcExpand expand;  // without y: there is no site before
   MhcCollapse collapse;

@@ -230,10 +230,37 @@ float* CudaOps::partial(const kernels::MhcCollapse& a) const {
 void CudaOps::mhc_boundary(const kernels::MhcBoundary& a) {
   if (!fits_boundary(a.collapse)) return Ops::mhc_boundary(a);
   forget_codes(a.normed);
-  const Quantized codes = codes_in(normed_codes_, a.normed.rows, a.normed.cols);
-  sm90::mhc_boundary(device_.stream(), a.expand.y.empty() ? nullptr : &a.expand, a.collapse, a.norm_weight,
-                     a.normed, a.feeds_fp8 ? &codes : nullptr, partial(a.collapse));
-  if (a.feeds_fp8) ready_ = {a.normed, codes, memory_.writes()};
+  boundary(a.expand.y.empty() ? nullptr : &a.expand, a.collapse, a.norm_weight, a.normed, a.feeds_fp8);
+}
+
+void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
+  if (!fits_boundary(a)) return sm90::mhc_collapse(device_.stream(), a);
+  boundary(nullptr, a, nullptr, {}, false);
+}
+
+// The rows of each family by themselves; codes are those of decode rows.
+void CudaOps::boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
+                       const View& normed, bool feeds_fp8) {
+  const int64_t rows = a.x.rows;
+  const int64_t decode = fits_boundary_slice(a) ? std::clamp<int64_t>(a.decode_rows, 0, rows) : rows;
+  const auto part = [&](int64_t first, int64_t count, const auto& launch) {
+    if (count == 0) return;
+    kernels::MhcCollapse c = a;
+    for (View* v : {&c.streams, &c.mix, &c.x}) *v = v->row_range(first, count);
+    kernels::MhcExpand e;
+    if (expand) e = {expand->mix.row_range(first, count), expand->y.row_range(first, count), c.streams};
+    launch(expand ? &e : nullptr, c, norm ? normed.row_range(first, count) : View{});
+  };
+  part(0, decode, [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
+    Quantized codes;
+    if (feeds_fp8) codes = codes_in(normed_codes_, to.rows, to.cols);
+    sm90::mhc_boundary(device_.stream(), e, c, norm, to, feeds_fp8 ? &codes : nullptr, partial(c));
+    if (feeds_fp8) ready_ = {to, codes, memory_.writes()};
+  });
+  part(decode, rows - decode,
+       [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
+         mhc_boundary_slice(device_.stream(), e, c, norm, to);
+       });
 }
 
 const Quantized* CudaOps::ready_codes(const View& x) const {

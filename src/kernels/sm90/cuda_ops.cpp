@@ -202,10 +202,6 @@ void CudaOps::gather_rows(const kernels::GatherRows& a) {
 void CudaOps::mhc_broadcast(const kernels::MhcBroadcast& a) {
   sm90::mhc_broadcast(device_.stream(), a);
 }
-void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
-  if (!fits_boundary(a)) return sm90::mhc_collapse(device_.stream(), a);
-  sm90::mhc_boundary(device_.stream(), nullptr, a, nullptr, {}, nullptr, partial(a));
-}
 void CudaOps::mhc_expand(const kernels::MhcExpand& a) {
   sm90::mhc_expand(device_.stream(), a);
 }

@@ -93,6 +93,8 @@ class CudaOps final : public kernels::Ops {
   struct Families;
   void sort_rows(const Product& p, int64_t decode_rows, Families& to);
   void multiply(const Families& f);
+  void boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
+                const View& normed, bool feeds_fp8);
   // Experts of rows that take the decode form, and those with the shared expert.
   void decode_experts(const kernels::Experts& a);
   void decode_moe(const kernels::Moe& a);

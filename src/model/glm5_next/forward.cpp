@@ -40,9 +40,14 @@ void Model::compute(const Parts& parts, schedule::MaskSource* masks) {
   const View y = head_rows(ws_.y, rows_);
   const float eps = static_cast<float>(text_.rms_norm_eps);
   const auto collapse = [&](const kernels::MhcWeights& w) {
-    return kernels::MhcCollapse{
-        streams, w, eps, static_cast<float>(text_.hc_eps), static_cast<int32_t>(text_.hc_sinkhorn_iters),
-        mix,     x};
+    return kernels::MhcCollapse{streams,
+                                w,
+                                eps,
+                                static_cast<float>(text_.hc_eps),
+                                static_cast<int32_t>(text_.hc_sinkhorn_iters),
+                                mix,
+                                x,
+                                step_.decode_rows};
   };
   const auto attention_type = [](const LayerWeights& w) {
     return w.kind.attention == LayerAttention::kda ? w.kda.q.data.dtype : w.dsa.q_a.data.dtype;

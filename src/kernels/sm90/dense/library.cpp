@@ -55,7 +55,8 @@ class Call {
       set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, blocks);
       set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, groups);
       set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, p.w_scales);
-      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.x_scales);
+      // Algorithms are looked for before there are activations, and there are none without a pointer.
+      set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, p.x_scales ? p.x_scales : p.w_scales);
     }
     const cudaDataType type = fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
     layout(w, type, p.k, p.n, p.k, p.batch, p.n * p.k);
