@@ -24,7 +24,7 @@ constexpr int64_t kSharedInner = 512, kStreams = 4, kTaps = 4;
 
 class Bench {
  public:
-  Bench(Ops& ops, int64_t rows) : ops_(ops), memory_(ops.memory()), rows_(rows) {
+  Bench(Ops& ops, int64_t rows, bool once) : ops_(ops), memory_(ops.memory()), rows_(rows), once_(once) {
     std::mt19937 random(5);
     std::normal_distribution<float> normal;
     for (float& x : values_) x = normal(random);
@@ -70,6 +70,7 @@ class Bench {
 
   void time(const char* name, double gflop, double gigabytes, const std::function<void()>& issue) {
     issue();  // what is chosen at a first call
+    if (once_) return;
     const auto recording = ops_.record(issue);
     const auto round = [&](int replays) {
       wait();
@@ -116,7 +117,7 @@ class Bench {
   Ops& ops_;
   kernels::Memory& memory_;
   int64_t rows_, next_ = 0;
-  bool first_ = true;
+  bool once_, first_ = true;
   std::vector<float> values_ = std::vector<float>(kPool);
   std::vector<uint8_t> codes_ = std::vector<uint8_t>(kPool);
   void *value_pool_ = nullptr, *code_pool_ = nullptr, *bf16_pool_ = nullptr;
@@ -266,7 +267,7 @@ void ffn(Bench& b, Ops& ops, int64_t rows, int64_t held) {
          [&] { ops.moe(m); });
 }
 
-Result<void> run(int64_t rows, int64_t held) {
+Result<void> run(int64_t rows, int64_t held, bool once) {
   GODWIT_ASSIGN(const std::unique_ptr<Ops> ops, kernels::make_ops("cuda", 0));
   kernels::Dims d;
   d.hidden = kHidden;
@@ -300,7 +301,7 @@ Result<void> run(int64_t rows, int64_t held) {
                            +[](Bench&b, Ops&o, int64_t r, int64_t) { dsa(b, o, r); },
                            +[](Bench&b, Ops&o, int64_t r, int64_t) { mhc(b, o, r); },
                            +[](Bench&b, Ops&o, int64_t r, int64_t h) { ffn(b, o, r, h); }}) {
-    Bench b(*ops, rows);
+    Bench b(*ops, rows, once);
     part(b, *ops, rows, held);
   }
   fmt::print("\n]}}\n");
@@ -312,7 +313,7 @@ Result<void> run(int64_t rows, int64_t held) {
 
 int main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atol(argv[1]) : 8192, held = argc > 2 ? std::atol(argv[2]) : 72;
-  const godwit::Result<void> done = godwit::run(rows, held);
+  const godwit::Result<void> done = godwit::run(rows, held, argc > 3);
   if (done.ok()) return 0;
   fmt::print(stderr, "{}\n", done.error().message);
   return 1;

@@ -123,7 +123,6 @@ __device__ void multiply_group(const Slice& a, const Shared& s, int64_t first, i
 }
 
 // Lane 4 i + j of each half of a warp holds C_ij of a matrix of its own; the arithmetic of the plain form.
-// `halves` calls it with the lanes of one half or of both.
 __device__ float sinkhorn(float logit, float eps, int32_t iterations) {
   constexpr int kSide = 4;
   const int half = threadIdx.x % 32 / 16 * 16, lane = threadIdx.x % 16, i = lane / kSide, j = lane % kSide;
