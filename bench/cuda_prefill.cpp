@@ -117,7 +117,8 @@ class Bench {
   Ops& ops_;
   kernels::Memory& memory_;
   int64_t rows_, next_ = 0;
-  bool once_, first_ = true;
+  bool once_;
+  static inline bool first_ = true;  // of all ops
   std::vector<float> values_ = std::vector<float>(kPool);
   std::vector<uint8_t> codes_ = std::vector<uint8_t>(kPool);
   void *value_pool_ = nullptr, *code_pool_ = nullptr, *bf16_pool_ = nullptr;

@@ -127,7 +127,7 @@ void CudaOps::experts(const kernels::Experts& a) {
   if (first > 0) decode_experts(part_of(a, 0, first));
   if (first == rows) return;
   const kernels::Experts prefill = part_of(a, first, rows - first);
-  if (!fits_slice(prefill)) return decode_experts(prefill);
+  if (!device_.is_hopper() || !fits_slice(prefill)) return decode_experts(prefill);
   slice_experts(device_.stream(), prefill, nullptr, prefill.out, grouped_scratch(prefill, 0),
                 device_.multiprocessors());
 }
@@ -164,7 +164,7 @@ void CudaOps::moe(const kernels::Moe& a) {
   if (first > 0) decode_moe(part(0, first, kernels::kAllRows));
   if (first == rows) return;
   kernels::Moe prefill = part(first, rows - first, 0);
-  if (!fits_slice(prefill.experts)) {
+  if (!device_.is_hopper() || !fits_slice(prefill.experts)) {
     prefill.route.decode_rows = kernels::kAllRows;
     return decode_moe(prefill);
   }

@@ -23,6 +23,7 @@ void fatal(const char* op, cudaError_t error) {
 Device::Device(int device) : device_(device) {
   check(cudaSetDevice(device), "cudaSetDevice");
   check(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device), "device");
+  check(cudaDeviceGetAttribute(&major_, cudaDevAttrComputeCapabilityMajor, device), "device");
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
 }
 

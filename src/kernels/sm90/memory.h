@@ -19,10 +19,11 @@ class Device {
 
   cudaStream_t stream() const;
   int multiprocessors() const { return multiprocessors_; }
+  bool is_hopper() const { return major_ == 9; }  // has warpgroup products (device/warpgroup.cuh)
 
  private:
   int device_;
-  int multiprocessors_ = 0;
+  int multiprocessors_ = 0, major_ = 0;
   cudaStream_t stream_ = nullptr;
 };
 

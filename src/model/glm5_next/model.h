@@ -73,7 +73,7 @@ class Model {
 
   // On a device: records the steps of plain decoding for a few numbers of sequences, up to the limit.
   // forward() then replays the next larger one instead of launching its ops; what is too many is padding.
-  // Once, after set_vocabulary().
+  // Once, after set_vocabulary(). Also runs a slice of a prompt.
   void record_steps();
   int64_t recorded_steps() const { return static_cast<int64_t>(recordings_.size()); }
 
@@ -120,6 +120,7 @@ class Model {
     std::unique_ptr<kernels::Recording> steps;
   };
   const Recorded* recorded(const schedule::StepPlan& plan) const;
+  void run_slice();
   // A view an observer can read: downloaded into `mirror` where the host cannot address it.
   View on_host(const View& v, Buffer& mirror) const;
 

@@ -23,6 +23,23 @@ void Model::record_steps() {
     recordings_.push_back({rows, std::move(steps)});
     rows = rows == most ? most + 1 : std::min(next_size(rows), most);
   }
+  run_slice();
+}
+
+// Prompt rows of slot 0 and page 0, where padding lies: what a backend chooses or loads at a first call is
+// there before the first request.
+void Model::run_slice() {
+  schedule::PlanSequence s;
+  s.rows.kind = kernels::RowKind::prefill;
+  s.rows.rows =
+      static_cast<int32_t>(std::min({kernels::kPageTokens, options_.limits.rows, options_.limits.context}));
+  s.pages = 1;
+  schedule::StepPlan plan;
+  plan.pages = {0};
+  plan.ids.assign(static_cast<size_t>(s.rows.rows), 0);
+  plan.sequences = {s};
+  begin(plan);
+  compute();
 }
 
 const Model::Recorded* Model::recorded(const schedule::StepPlan& plan) const {

@@ -1,5 +1,5 @@
-// Hopper's warpgroup products and what feeds them, in PTX; like hardware.cuh it has a twin in
-// tests/cuda_emulation.
+// Hopper's warpgroup products and what feeds them, in PTX; like hardware.cuh it has a twin in tests/cuda_emulation. No
+// other architecture has these products: there the kernels that use them are compiled, and never launched (Device).
 #pragma once
 
 #include <cstdint>
@@ -47,13 +47,19 @@ __device__ inline void fence_products() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 __device__ inline void wgmma_begin() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
 }
 __device__ inline void wgmma_commit() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
 }
 __device__ inline void wgmma_wait() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+#endif
 }
 // The compiler does not know that products still run: what reads or writes their registers must stay on its
 // side of begin and wait.
@@ -65,6 +71,7 @@ __device__ inline void wgmma_settle(float (&d)[kValues]) {
 // d[64 x 192] (+)= a[64 x 32] b[192 x 32]^T, e4m3; `add` false: d is overwritten. Lane (row, quad) of warp w
 // has in d[4 j + i] row 16 w + row + 8 (i / 2), column 8 j + 2 quad + i % 2.
 __device__ inline void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %98, 0;\nwgmma.mma_async.sync.aligned.m64n192k32.f32.e4m3.e4m3 {%0, "
       "%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
@@ -87,15 +94,20 @@ __device__ inline void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool a
         "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]),
         "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+#endif
 }
 // Registers of a thread, moved from warpgroups that need few to those that need many.
 template <int kCount>
 __device__ inline void fewer_registers() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
+#endif
 }
 template <int kCount>
 __device__ inline void more_registers() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
+#endif
 }
 
 }  // namespace godwit::sm90
