@@ -1,5 +1,6 @@
-// Hopper's warpgroup products and what feeds them, in PTX; like hardware.cuh it has a twin in tests/cuda_emulation. No
-// other architecture has these products: there the kernels that use them are compiled, and never launched (Device).
+// Hopper's warpgroup products and what feeds them, in PTX; like hardware.cuh it has a twin in
+// tests/cuda_emulation. No other architecture has these products: there the kernels that use them are
+// compiled, and never launched (Device).
 #pragma once
 
 #include <cstdint>
