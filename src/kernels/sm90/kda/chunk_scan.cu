@@ -1,7 +1,7 @@
 // The chunks of a head one after the other: a block owns 16 value columns of one head of one sequence. One
 // warp multiplies and keeps their state, transposed, in its accumulators, whose layout is that of the next
-// product's left operand: nothing goes through shared memory. The other warp copies the records of the chunk
-// after.
+// product's left operand: nothing goes through shared memory. The other warps copy the records of
+// the chunks after.
 #include "kernels/sm90/kda/chunk.cuh"
 
 namespace godwit::sm90 {
@@ -9,7 +9,7 @@ namespace {
 
 using namespace chunk;
 
-constexpr int kThreads = 64, kColumns = 16, kParts = kDim / kColumns;
+constexpr int kCopiers = 96, kThreads = 32 + kCopiers, kStages = 3, kColumns = 16, kParts = kDim / kColumns;
 constexpr int kPitch = 20;  // floats: rows of V do not meet in the same banks
 
 struct Stage {
@@ -67,21 +67,20 @@ struct Part {
 };
 
 __device__ void copy_chunk(const Chunks& a, const Part& p, int32_t chunk, Stage& to) {
-  const int lane = threadIdx.x % 32;
+  const int thread = static_cast<int>(threadIdx.x) - 32;
   const auto* from = reinterpret_cast<const uint4*>(p.records + int64_t{chunk} * a.heads);
   auto* record = reinterpret_cast<uint4*>(&to.record);
 #pragma unroll 4
-  for (int i = lane; i < static_cast<int>(sizeof(Record) / 16); i += 32)
+  for (int i = thread; i < static_cast<int>(sizeof(Record) / 16); i += kCopiers)
     copy_async(record + i, from + i, true);
   const int32_t live = p.s.rows - chunk * kTokens;
-#pragma unroll
-  for (int i = lane; i < kTokens * kColumns / 4; i += 32) {
+#pragma unroll 1
+  for (int i = thread; i < kTokens * kColumns / 4; i += kCopiers) {
     const int token = i / 4, at = i % 4 * 4;
     const bool present = token < live;
     const int64_t t = int64_t{p.s.row} + chunk * kTokens + (present ? token : 0);
     copy_async(&to.v[token][at], a.qkv(t) + 2 * a.width() + p.column + p.first + at, present);
   }
-  commit_copies();
 }
 
 // Lane (row, quad) holds value columns row and row + 8, and of each 8 tokens or keys 2 quad and 2 quad + 1.
@@ -173,10 +172,16 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
   const Part part{s, a.records + int64_t{first_place(step, sequence)} * a.heads + head, int64_t{head} * kDim,
                   static_cast<int>(blockIdx.x) % kParts * kColumns, (s.rows + kTokens - 1) / kTokens};
   if (threadIdx.x >= 32) {
+    const auto copy = [&](int32_t c) {
+      if (c < part.chunks) copy_chunk(a, part, c, stages[c % kStages]);
+      commit_copies();
+    };
+    for (int32_t c = 0; c < kStages - 1; ++c) copy(c);
+#pragma unroll 1
     for (int32_t c = 0; c < part.chunks; ++c) {
-      copy_chunk(a, part, c, stages[c % 2]);
-      wait_copies<0>();
-      named_barrier<1, kThreads>();  // chunk c is there, and c - 1 is done with the other stage
+      wait_copies<kStages - 2>();
+      named_barrier<1, kThreads>();  // chunk c is there, and c - 1 is done with its stage
+      copy(c + kStages - 1);
     }
     return;
   }
@@ -193,7 +198,7 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
 #pragma unroll 1
   for (int32_t c = 0; c < part.chunks; ++c) {
     named_barrier<1, kThreads>();
-    multiply_chunk(a, part, c, stages[c % 2], cells, scale);
+    multiply_chunk(a, part, c, stages[c % kStages], cells, scale);
   }
 #pragma unroll
   for (int j = 0; j < 16; ++j) {
@@ -236,13 +241,13 @@ void kda_chunk(cudaStream_t stream, const StepView& step, const kernels::KdaChun
   prepare_chunks(stream, step, chunks);
   static const bool sized = [] {
     check(cudaFuncSetAttribute(scan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(2 * sizeof(Stage))),
+                               static_cast<int>(kStages * sizeof(Stage))),
           "kda_chunk");
     return true;
   }();
   static_cast<void>(sized);
   launch_dependent(stream, "kda_chunk", blocks_for(sequences * chunks.heads * kParts, 1), kThreads,
-                   2 * sizeof(Stage), scan_kernel, step, chunks);
+                   kStages * sizeof(Stage), scan_kernel, step, chunks);
 }
 
 }  // namespace godwit::sm90
