@@ -27,6 +27,7 @@ class Fibers {
     const void* from;
     bool present;
     bool last_of_group;
+    size_t bytes = 16;
   };
   std::vector<Copy>& copies() { return fibers_[running_]->copies; }
   void mark_waited() { fibers_[running_]->waited = true; }

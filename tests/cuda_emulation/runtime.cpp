@@ -125,6 +125,9 @@ void wait_for_previous() {
 void copy_async(void* to, const void* from, bool present) {
   fibers.copies().push_back({to, from, present, false});
 }
+void copy_word_async(void* to, const void* from) {
+  fibers.copies().push_back({to, from, true, false, 4});
+}
 // An empty group counts too.
 void commit_copies() {
   auto& copies = fibers.copies();
@@ -140,9 +143,9 @@ void wait_copies_but(int pending) {
     if (copy.last_of_group) {
       --groups;
     } else if (copy.present) {
-      std::memcpy(copy.to, copy.from, 16);
+      std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
-      std::memset(copy.to, 0, 16);
+      std::memset(copy.to, 0, copy.bytes);
     }
   }
   copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(done));

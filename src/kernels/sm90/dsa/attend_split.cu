@@ -66,14 +66,14 @@ struct Join {
 
 template <class Latents>
 constexpr size_t shared_bytes() {
-  return sizeof(Piece<Latents>) + 2 * kPieceTokens * sizeof(void*);
+  return sizeof(Piece<Latents>) + kGroup * kPieceTokens * sizeof(void*);
 }
 
 template <class Latents>
 __global__ void __launch_bounds__(kPieceThreads, 2)
     piece_kernel(StepView step, const __grid_constant__ Attend a) {
   auto& piece = *dynamic_shared<Piece<Latents>>();
-  auto* const places = reinterpret_cast<const std::byte**>(&piece + 1);  // [2, kPieceTokens]
+  auto* const places = reinterpret_cast<const std::byte**>(&piece + 1);  // of all tokens
   let_next_start();
   const unsigned part = blockIdx.x % a.parts, rest = blockIdx.x / a.parts;
   const int group = static_cast<int>(rest % a.head_groups);
@@ -90,27 +90,26 @@ __global__ void __launch_bounds__(kPieceThreads, 2)
   const int heads = min(kPieceHeads, a.heads - group * kPieceHeads);
   float sum[Latents::kTiles][4] = {};
   float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  // of heads g and g + 8
+  static_assert(kGroup * kPieceTokens == kPieceThreads);
+  if (static_cast<int>(threadIdx.x) < a.together * kPieceTokens) {
+    const int32_t position = list.position(first + static_cast<int>(threadIdx.x));
+    places[threadIdx.x] = a.cache.base + int64_t{pages[position / kPageTokens]} * a.cache.page_stride +
+                          a.cache.latent_offset + position % kPageTokens * Latents::kRowBytes;
+  }
 #pragma unroll 1
-  for (int i = -1; i * kPieceTokens < tokens; ++i) {
+  for (int i = 0; i * kPieceTokens < tokens; ++i) {
     const int count = min(kPieceTokens, tokens - i * kPieceTokens);
-    if (i >= 0) {
-      __syncthreads();  // the piece before is done with, and places are known
-      const std::byte* const* from = places + i % 2 * kPieceTokens;
-#pragma unroll 1
-      for (int r = warp; r < kPieceTokens; r += kPieceWarps) {
-        for (int c = lane; c < Latents::kRowBytes / 16; c += 32)
-          copy_async(piece.latents[r] + 16 * c, from[r] + 16 * c, r < count);
-      }
-      commit_copies();
+    // Before the copies, behind which loads would wait.
+    typename Latents::QueryRows rows(a.query(t) + int64_t{group} * kPieceHeads * kWidth, heads);
+    __syncthreads();  // places are known, and the piece before is done with
+    const std::byte* const* from = places + i * kPieceTokens;
+#pragma unroll 2
+    for (int r = warp; r < kPieceTokens; r += kPieceWarps) {
+      for (int c = lane; c < Latents::kRowBytes / 16; c += 32)
+        copy_async(piece.latents[r] + 16 * c, from[r] + 16 * c, r < count);
     }
-    if (threadIdx.x < kPieceTokens) {  // of the next piece
-      const int32_t position = list.position(first + (i + 1) * kPieceTokens + static_cast<int>(threadIdx.x));
-      places[(i + 1) % 2 * kPieceTokens + threadIdx.x] =
-          a.cache.base + int64_t{pages[position / kPageTokens]} * a.cache.page_stride +
-          a.cache.latent_offset + position % kPageTokens * Latents::kRowBytes;
-    }
-    if (i < 0) continue;
-    typename Latents::Query query(a.query(t) + int64_t{group} * kPieceHeads * kWidth, heads);
+    commit_copies();
+    typename Latents::Query query(rows);
     wait_copies<0>();
     __syncthreads();
     Latents::score(piece, query);

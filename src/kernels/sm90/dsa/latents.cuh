@@ -38,17 +38,29 @@ struct HalfLatents {
   static constexpr int kParts = 3, kScales = 1;
   static constexpr int kTiles = kWarpColumns / 8;  // of 8 columns
 
-  struct Query {
-    Parts steps[kWarpSteps];
-    // Of [heads, kWidth] in memory, this warp's columns.
-    __device__ Query(const float* rows, int heads) {
-      const float* from = rows + threadIdx.x / 32 * kWarpColumns;
+  // Of [heads, kWidth] in memory, what a lane holds of its warp's columns; and that in parts.
+  struct QueryRows {
+    float2 values[kWarpSteps][4];
+    __device__ QueryRows(const float* rows, int heads) {
+      const int lane = threadIdx.x % 32, g = lane / 4;
+      const float* from = rows + threadIdx.x / 32 * kWarpColumns + lane % 4 * 2;
 #pragma unroll
       for (int k = 0; k < kWarpSteps; ++k) {
-        steps[k] = split([&](int h, int c) {
-          return h < heads ? *reinterpret_cast<const float2*>(from + h * kWidth + 16 * k + c) : float2{0, 0};
-        });
+#pragma unroll
+        for (int r = 0; r < 4; ++r) {
+          const int h = g + 8 * (r % 2);
+          values[k][r] = {0, 0};
+          if (h < heads)
+            values[k][r] = *reinterpret_cast<const float2*>(from + h * kWidth + 16 * k + 8 * (r / 2));
+        }
       }
+    }
+  };
+  struct Query {
+    Parts steps[kWarpSteps];
+    __device__ explicit Query(const QueryRows& rows) {
+#pragma unroll
+      for (int k = 0; k < kWarpSteps; ++k) steps[k] = split_lane(rows.values[k]);
     }
   };
 
@@ -156,24 +168,34 @@ struct CodedLatents {
   static constexpr int kTiles = kWarpColumns / 8;  // pairs: even and odd columns of 16
   static constexpr int kWarpsOfScale = kPieceWarps / kScales;
 
-  struct Query {
-    uint32_t steps[kWarpSteps][kParts][4];
-    float unit[2];  // of heads g and g + 8
-
-    __device__ Query(const float* rows, int heads) {
-      const int lane = threadIdx.x % 32, g = lane / 4, q4 = lane % 4;
-      const float* from = rows + threadIdx.x / 32 * kWarpColumns + 4 * q4;
+  struct QueryRows {
+    float4 values[2][kWarpSteps];  // of heads g and g + 8
+    __device__ QueryRows(const float* rows, int heads) {
+      const int lane = threadIdx.x % 32, g = lane / 4;
+      const float* from = rows + threadIdx.x / 32 * kWarpColumns + lane % 4 * 4;
 #pragma unroll
       for (int h = 0; h < 2; ++h) {
-        float4 q[kWarpSteps];
+#pragma unroll
+        for (int k = 0; k < kWarpSteps; ++k) {
+          values[h][k] = {0, 0, 0, 0};
+          if (g + 8 * h < heads)
+            values[h][k] = *reinterpret_cast<const float4*>(from + (g + 8 * h) * kWidth + 16 * k);
+        }
+      }
+    }
+  };
+  struct Query {
+    uint32_t steps[kWarpSteps][kParts][4];
+    float unit[2];
+
+    __device__ explicit Query(const QueryRows& rows) {
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
         float largest = 0;
 #pragma unroll
         for (int k = 0; k < kWarpSteps; ++k) {
-          q[k] = {0, 0, 0, 0};
-          if (g + 8 * h < heads)
-            q[k] = *reinterpret_cast<const float4*>(from + (g + 8 * h) * kWidth + 16 * k);
-          largest =
-              fmaxf(fmaxf(fmaxf(largest, fabsf(q[k].x)), fmaxf(fabsf(q[k].y), fabsf(q[k].z))), fabsf(q[k].w));
+          const float4& q = rows.values[h][k];
+          largest = fmaxf(fmaxf(fmaxf(largest, fabsf(q.x)), fmaxf(fabsf(q.y), fabsf(q.z))), fabsf(q.w));
         }
         for (int o = 1; o < 4; o *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, o));
         const HalfScale scale(largest);
@@ -181,11 +203,12 @@ struct CodedLatents {
         const float f = scale.factor();
 #pragma unroll
         for (int k = 0; k < kWarpSteps; ++k) {
-          q[k] = {q[k].x * f, q[k].y * f, q[k].z * f, q[k].w * f};
+          const float4& q = rows.values[h][k];
+          float x[4] = {q.x * f, q.y * f, q.z * f, q.w * f};
 #pragma unroll
           for (int part = 0; part < kParts; ++part) {
-            steps[k][part][h] = next_halves(q[k].x, q[k].y);
-            steps[k][part][2 + h] = next_halves(q[k].z, q[k].w);
+            steps[k][part][h] = next_halves(x[0], x[1]);
+            steps[k][part][2 + h] = next_halves(x[2], x[3]);
           }
         }
       }

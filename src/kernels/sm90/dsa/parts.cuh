@@ -10,14 +10,12 @@ struct alignas(16) Parts {
   uint32_t a[3][4];
 };
 
-// pair(row, column): the values at an even column and at the one after it.
-template <class Pair>
-__device__ inline Parts split(Pair pair) {
-  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+// Of what a lane holds, two neighbouring columns each: rows g and g + 8 of columns 2 t, then of columns 2 t + 8.
+__device__ inline Parts split_lane(const float2 (&values)[4]) {
   Parts p;
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
-    float2 v = pair(g + 8 * (r % 2), 2 * t + 8 * (r / 2));
+    float2 v = values[r];
 #pragma unroll
     for (int part = 0; part < 3; ++part) {
       p.a[part][r] = upper_halves(v.x, v.y);

@@ -50,8 +50,13 @@ struct HalfKeys {
 #pragma unroll 1
     for (int i = warp; i < kHeads / 16 * kSteps; i += kWarps) {
       const float* tile = raw + i / kSteps * 16 * kQueryPitch + i % kSteps * 16;
-      query[i * 32 + lane] =
-          split([&](int h, int c) { return *reinterpret_cast<const float2*>(tile + h * kQueryPitch + c); });
+      float2 values[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r) {
+        values[r] = *reinterpret_cast<const float2*>(tile + (lane / 4 + 8 * (r % 2)) * kQueryPitch +
+                                                     2 * (lane % 4) + 8 * (r / 2));
+      }
+      query[i * 32 + lane] = split_lane(values);
     }
   }
   // dot[n][i]: heads g and g + 8 (i / 2) by pools 8 n + 2 t + i % 2 of the 16 whose keys begin at `keys`.
@@ -163,17 +168,19 @@ constexpr size_t shared_bytes() {
          Keys::kRawBytes;
 }
 
-// Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of
-// every sixteenth key. Pages are looked up one tile ahead, behind whose copies they would otherwise wait.
+// Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of every
+// sixteenth key. Their pages come by a ring of their own, as far ahead of the keys as those are of their use: a
+// load would wait behind the copies that are under way.
 template <class Keys>
 struct Fetch {
   static constexpr int kApart = kThreads / 8, kParts = kTile / kApart;
+  static constexpr int kAhead = Keys::kStages - 1, kPageTiles = 2 * Keys::kStages;
 
   const Score& a;
   const int32_t* pages;
   uint8_t* ring;
+  int32_t* ids;  // [kPageTiles, P]: a tile has P pages
   int32_t candidates;
-  int32_t page[kParts] = {};
 
   struct Place {
     const std::byte* key;
@@ -189,15 +196,14 @@ struct Fetch {
   }
   __device__ uint8_t* stage(int tile) const { return ring + tile % Keys::kStages * Keys::kStageBytes; }
 
-  // Of the tile that begins at pool `first`.
-  __device__ void look_up(int32_t first) {
-#pragma unroll
-    for (int j = 0; j < kParts; ++j) {
-      const int32_t p = first + static_cast<int>(threadIdx.x) / 8 + kApart * j;
-      page[j] = pages[min(p, candidates - 1) >> shift()];
-    }
+  __device__ int32_t* ids_of(int tile) const { return ids + (tile % kPageTiles << a.rows.pool_shift); }
+  // Pages of the tile that begins at pool `first`.
+  __device__ void look_up(int tile, int32_t first) const {
+    const int32_t p = first + (static_cast<int>(threadIdx.x) << shift());
+    if (static_cast<int>(threadIdx.x) >> a.rows.pool_shift == 0 && p < candidates)
+      copy_word_async(ids_of(tile) + threadIdx.x, pages + (p >> shift()));
   }
-  // Pools below `limit` of it, after look_up().
+  // Pools below `limit` of it, whose pages have come.
   __device__ void tile(int tile, int32_t first, int32_t limit) const {
     uint8_t* to = stage(tile);
     const int piece = threadIdx.x % 8 * 16;
@@ -205,7 +211,7 @@ struct Fetch {
     for (int j = 0; j < kParts; ++j) {
       const int r = static_cast<int>(threadIdx.x) / 8 + kApart * j;
       if (first + r >= limit) continue;
-      const Place from = place(first + r, page[j]);
+      const Place from = place(first + r, ids_of(tile)[r >> shift()]);
 #pragma unroll
       for (int at = 0; at < Keys::kBytes; at += 128)
         copy_async(to + r * Keys::kPitch + at + piece, from.key + at + piece, true);
@@ -218,7 +224,7 @@ struct Fetch {
     uint8_t* to = stage(tile);
 #pragma unroll 1
     for (int32_t p = begin + static_cast<int>(threadIdx.x) / 8; p < end; p += kApart) {
-      const Place from = place(p, pages[p >> shift()]);
+      const Place from = place(p, ids_of(tile)[(p - first) >> shift()]);
       for (int at = threadIdx.x % 8 * 16; at < Keys::kBytes; at += 128) {
         *reinterpret_cast<uint4*>(to + (p - first) * Keys::kPitch + at) =
             *reinterpret_cast<const uint4*>(from.key + at);
@@ -230,10 +236,11 @@ struct Fetch {
 
 template <class Keys>
 __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __grid_constant__ Score a) {
-  constexpr int kAhead = Keys::kStages - 1;
+  constexpr int kAhead = Fetch<Keys>::kAhead;
   uint8_t* const memory = dynamic_shared<uint8_t>();
   auto* const queries = reinterpret_cast<typename Keys::Query*>(memory + Keys::kStages * Keys::kStageBytes);
   __shared__ float scales[kHeads], partial[2][2][kTile];
+  __shared__ int32_t ids[Fetch<Keys>::kPageTiles * kPageTokens];
   let_next_start();
   // Rows of one share lie side by side: those of one sequence read the same keys.
   const unsigned row = blockIdx.x % a.rows.count, share = blockIdx.x / a.rows.count;
@@ -244,10 +251,14 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
   const int first_tile = static_cast<int>(all * share / shares);
   const int tiles = candidates <= a.rows.keep ? 0 : static_cast<int>(all * (share + 1) / shares) - first_tile;
   const int32_t begin = first_tile * kTile;
-  Fetch<Keys> fetch{a, step.pages + s.page_offset, memory, candidates};
+  const Fetch<Keys> fetch{a, step.pages + s.page_offset, memory, ids, candidates};
   // Pools that no launch of this step writes, by whole pieces of scales.
   const int32_t old = min(candidates, static_cast<int32_t>(s.first >> a.rows.pool_shift)) & ~3;
-  if (tiles > 0) fetch.look_up(begin);
+#pragma unroll 1
+  for (int i = 0; i < min(tiles, 2 * kAhead); ++i) fetch.look_up(i, begin + i * kTile);
+  commit_copies();
+  wait_copies<0>();
+  __syncthreads();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q4 = lane % 4;
   const int half = warp % 2, group = warp / 2 * 32;  // this warp's heads and pools
   typename Keys::Query query[kSteps] = {};
@@ -294,7 +305,7 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
     const int ahead = i + kAhead;
     if (ahead < tiles) {
       fetch.tile(ahead, begin + ahead * kTile, i < 0 ? old : candidates);
-      fetch.look_up(begin + (ahead + 1) * kTile);
+      if (i >= 0 && ahead + kAhead < tiles) fetch.look_up(ahead + kAhead, begin + (ahead + kAhead) * kTile);
     }
     commit_copies();
     if (i < 0) continue;

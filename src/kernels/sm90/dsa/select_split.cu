@@ -14,8 +14,8 @@ namespace {
 
 using kernels::Sequence;
 
-constexpr int kThreads = 1024, kWarps = kThreads / 32;
-constexpr int kMostWords = 16 * kThreads;  // that a block looks at
+constexpr int kThreads = 512, kWarps = kThreads / 32;
+constexpr int kMostWords = 1 << 14;  // that a block looks at
 constexpr int kDigitBits = 11, kDigits = 1 << kDigitBits;
 constexpr int64_t kMostKept = kMostWords / kChunk;
 constexpr int64_t kMostPools = int64_t{kMostWords} * kChunk;
@@ -38,7 +38,7 @@ __device__ uint32_t before_me(uint32_t value, uint32_t* all) {
   }
   if (lane == 31) all[warp] = sum;
   __syncthreads();
-  uint32_t earlier = lane < warp ? all[lane] : 0;
+  uint32_t earlier = lane < warp ? all[lane] : 0;  // at most 32 warps
   for (int o = 16; o > 0; o /= 2) earlier += __shfl_xor_sync(0xffffffffu, earlier, o);
   return earlier + sum - value;
 }
@@ -57,34 +57,43 @@ struct Cut {
   uint32_t prefix, shift, equal;
 };
 
-__device__ Cut cut(const Words& words, uint32_t keep, uint32_t* histogram, uint32_t* all, uint32_t* decided) {
+__device__ Cut cut(const Words& words, uint32_t keep, uint4* histogram, uint32_t* all, uint32_t* decided) {
   Cut c{0, 32, keep};
 #pragma unroll 1
   do {
     const uint32_t bits = min(c.shift, uint32_t{kDigitBits});
     c.shift -= bits;
-    for (int i = threadIdx.x; i < kDigits; i += kThreads) histogram[i] = 0;
+    constexpr int kOwn = kDigits / kThreads;  // digits of a thread
+    static_assert(kOwn == 4);
+    histogram[threadIdx.x] = {0, 0, 0, 0};
     __syncthreads();
+    const uint32_t base = c.prefix << bits;
 #pragma unroll 1
     for (int v = words.begin; v < words.end; ++v) {
       const uint4 four = words[v];
       const auto count = [&](uint32_t word) {
-        const uint32_t high = word >> c.shift;
-        if (static_cast<uint32_t>(uint64_t{high} >> bits) == c.prefix)
-          atomicAdd(&histogram[high & ((1u << bits) - 1)], 1u);
+        const uint32_t digit = (word >> c.shift) - base;
+        if (digit < 1u << bits) atomicAdd(&histogram[0].x + digit, 1u);
       };
       count(four.x), count(four.y), count(four.z), count(four.w);
     }
     __syncthreads();
-    // Two digits a thread, the largest first.
-    const int top = kDigits - 1 - 2 * static_cast<int>(threadIdx.x);
-    const uint32_t first = histogram[top], second = histogram[top - 1];
-    const uint32_t before = before_me(first + second, all);
-    if (before < c.equal && before + first + second >= c.equal) {
-      const bool in_first = before + first >= c.equal;
-      decided[0] = static_cast<uint32_t>(in_first ? top : top - 1);
-      decided[1] = c.equal - before - (in_first ? 0 : first);
-      decided[2] = in_first ? first : second;
+    // The largest digits first.
+    const int own = kDigits / kOwn - 1 - static_cast<int>(threadIdx.x);
+    const uint4 counts = histogram[own];
+    const uint32_t sum = (counts.x + counts.y) + (counts.z + counts.w);
+    uint32_t before = before_me(sum, all);
+    if (before < c.equal && before + sum >= c.equal) {
+      const uint32_t each[kOwn] = {counts.w, counts.z, counts.y, counts.x};
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        if (before < c.equal && before + each[i] >= c.equal) {
+          decided[0] = static_cast<uint32_t>(own * kOwn + kOwn - 1 - i);
+          decided[1] = c.equal - before;
+          decided[2] = each[i];
+        }
+        before += each[i];
+      }
     }
     __syncthreads();
     c.prefix = c.prefix << bits | decided[0];
@@ -94,7 +103,8 @@ __device__ Cut cut(const Words& words, uint32_t keep, uint32_t* histogram, uint3
 }
 
 __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, const __grid_constant__ Select a) {
-  __shared__ uint32_t histogram[kDigits], all[kWarps], decided[3];
+  __shared__ uint4 histogram[kDigits / 4];
+  __shared__ uint32_t all[kWarps], decided[3];
   __shared__ int32_t chunks[kMostKept];
   Words words{dynamic_shared<uint4>(), 0, 0};
   let_next_start();

@@ -34,6 +34,7 @@ void copy_async(void* to, const void* from, bool present);
 inline void copy_async(void* to, const void* from) {
   copy_async(to, from, true);
 }
+void copy_word_async(void* to, const void* from);
 void commit_copies();
 void wait_copies_but(int pending);
 template <int kPending>
