@@ -34,17 +34,23 @@ Matrix inputs(Shape n, DType dtype) {
   });
 }
 
-// Columns: absorbed queries, stored latents, then the indexer's queries and weights.
-Matrix project(Side& s, Shape n, DType dtype, bool with_indexer, const Matrix& x, const Rows& rows) {
-  const auto count = static_cast<int64_t>(rows.size());
-  std::vector<SequenceSpec> specs;  // every row is a sequence of its own at position 0
-  for (const int64_t r : rows) {
-    const auto slot = static_cast<int32_t>(r);
-    specs.push_back({RowKind::decode, 0, 1, slot, 0, {slot}, 0});
-  }
-  const Step step(s, specs);
+kernels::DsaCache empty_cache(Side& s, Shape n) {
+  kernels::DsaCache cache;
+  const int64_t latent_bytes = 64 * n.latent * 4;
+  cache.page_stride = latent_bytes + 16 * n.index_dim * 4;
+  cache.pooled_offset = latent_bytes;
+  cache.base = s.raw(130 * cache.page_stride);
+  cache.ring_length = 8;
+  cache.ring_stride = 8 * 2 * n.index_dim * 4;
+  cache.ring = s.raw(130 * cache.ring_stride);
+  return cache;
+}
+
+kernels::DsaProject project_of(Side& s, Shape n, DType dtype, bool with_indexer, const Matrix& x,
+                               const kernels::DsaCache& cache) {
   kernels::DsaProject a;
-  a.x = s.input(pick(x, rows));
+  a.x = s.input(x);
+  const int64_t count = x.rows;
   a.q_a = query_latent_weight(s, n, dtype);
   a.kv_a = s.weight(83, n.latent, n.width, dtype);
   a.q_b = s.weight(84, n.heads * n.nope, n.q_latent, dtype);
@@ -65,13 +71,7 @@ Matrix project(Side& s, Shape n, DType dtype, bool with_indexer, const Matrix& x
     a.pool = 4;
     a.index_heads = n.index_heads;
   }
-  const int64_t latent_bytes = 64 * n.latent * 4;
-  a.cache.page_stride = latent_bytes + 16 * n.index_dim * 4;
-  a.cache.pooled_offset = latent_bytes;
-  a.cache.base = s.raw(130 * a.cache.page_stride);
-  a.cache.ring_length = 8;
-  a.cache.ring_stride = 8 * 2 * n.index_dim * 4;
-  a.cache.ring = s.raw(130 * a.cache.ring_stride);
+  a.cache = cache;
   a.q_latent = s.output(count, n.q_latent);
   a.q = s.output(count, n.heads * n.nope);
   a.latent = s.output(count, n.latent);
@@ -80,6 +80,19 @@ Matrix project(Side& s, Shape n, DType dtype, bool with_indexer, const Matrix& x
   a.index_weight = s.output(count, n.index_heads);
   a.index_key = s.output(count, n.index_dim);
   a.index_gate = s.output(count, n.index_dim);
+  return a;
+}
+
+// Columns: absorbed queries, stored latents, then the indexer's queries and weights.
+Matrix project(Side& s, Shape n, DType dtype, bool with_indexer, const Matrix& x, const Rows& rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  std::vector<SequenceSpec> specs;  // every row is a sequence of its own at position 0
+  for (const int64_t r : rows) {
+    const auto slot = static_cast<int32_t>(r);
+    specs.push_back({RowKind::decode, 0, 1, slot, 0, {slot}, 0});
+  }
+  const Step step(s, specs);
+  const kernels::DsaProject a = project_of(s, n, dtype, with_indexer, pick(x, rows), empty_cache(s, n));
   s.ops.dsa_project(step.view, a);
 
   Matrix stored(count, n.latent);
@@ -108,6 +121,39 @@ TEST_P(Backends, DsaProject) {
       }
     }
   }
+}
+
+// Caches of a prompt that comes whole, and in slices of both families that cut pools.
+TEST_P(Backends, DsaProjectWritesTheSameCachesInSlices) {
+  constexpr int32_t kTokens = 75;
+  const Shape n;
+  const Matrix x = random_matrix(81, kTokens, n.width);
+  const auto pages_after = [&](Side& s, const std::vector<int32_t>& slices) {
+    const kernels::DsaCache cache = empty_cache(s, n);
+    int32_t first = 0;
+    for (const int32_t rows : slices) {
+      const Step step(s, {{rows > 8 ? RowKind::prefill : RowKind::verify, first, rows, 3, 0, {7, 5}, 0}});
+      Rows slice;
+      for (int32_t r = 0; r < rows; ++r) slice.push_back(first + r);
+      s.ops.dsa_project(step.view, project_of(s, n, DType::bf16, true, pick(x, slice), cache));
+      first += rows;
+    }
+    Matrix out(kTokens, n.latent + n.index_dim);
+    for (int64_t t = 0; t < kTokens; ++t) {
+      const std::byte* page = cache.base + (t < 64 ? 7 : 5) * cache.page_stride;
+      const auto latent = s.download<float>(page + t % 64 * n.latent * 4, n.latent);
+      const auto key =
+          s.download<float>(page + cache.pooled_offset + t % 64 / 4 * n.index_dim * 4, n.index_dim);
+      std::copy(latent.begin(), latent.end(), &out.at(t, 0));
+      if (t / 4 < kTokens / 4) std::copy(key.begin(), key.end(), &out.at(t, n.latent));
+    }
+    return out;
+  };
+  Side reference(oracle()), tested(backend(GetParam()));
+  const Matrix whole = pages_after(tested, {kTokens});
+  expect_close(whole, pages_after(reference, {kTokens}), {5e-6, 1e-5}, "against the oracle");
+  for (const auto& slices : {std::vector<int32_t>{64, 1, 2, 6, 2}, {9, 3, 1, 62}, {6, 5, 64}})
+    expect_same_bits(pages_after(tested, slices), whole, "in slices");
 }
 
 }  // namespace

@@ -18,49 +18,64 @@ __device__ int64_t task() {
   return int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
 }
 
-// The part of a row that a warp has, four values a lane.
+// The part of a row that a warp has, four values a lane. kWhole: rows are whole, aligned fours.
+template <bool kWhole>
 struct Group {
   int first, length;  // values
   __device__ Group(int64_t group, int64_t width) {
-    constexpr int kWhole = static_cast<int>(kFp8Block);
-    first = static_cast<int>(group) * kWhole;
-    length = min(kWhole, static_cast<int>(width) - first);
+    constexpr int kMost = static_cast<int>(kFp8Block);
+    first = static_cast<int>(group) * kMost;
+    length = min(kMost, static_cast<int>(width) - first);
   }
   __device__ int at(int j) const { return 4 * static_cast<int>(threadIdx.x % 32) + j; }
   __device__ bool has(int j) const { return at(j) < length; }
   // Of a row; zeros past the group's end.
   __device__ void load(float (&x)[4], const float* row) const {
-    for (int j = 0; j < 4; ++j) x[j] = has(j) ? row[first + at(j)] : 0.0f;
+    if constexpr (kWhole) {
+      float4 v = {0, 0, 0, 0};
+      if (has(0)) v = *reinterpret_cast<const float4*>(row + first + at(0));
+      x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
+    } else {
+      for (int j = 0; j < 4; ++j) x[j] = has(j) ? row[first + at(j)] : 0.0f;
+    }
   }
   __device__ void store(float* row, const float (&x)[4]) const {
+    if constexpr (kWhole) {
+      if (has(0)) *reinterpret_cast<float4*>(row + first + at(0)) = {x[0], x[1], x[2], x[3]};
+    } else {
+      for (int j = 0; j < 4; ++j) {
+        if (has(j)) row[first + at(j)] = x[j];
+      }
+    }
+  }
+  // A part of a row of the cache, divided by `scale` already when the format has scales.
+  __device__ void store(DType format, std::byte* row, float* scales, const float (&x)[4], float scale) const {
+    if (format == DType::f8_e4m3) {
+      uint32_t codes = 0;
+      for (int j = 0; j < 4; ++j) codes |= uint32_t{code_of(x[j])} << 8 * j;
+      if constexpr (kWhole) {
+        if (has(0)) *reinterpret_cast<uint32_t*>(row + first + at(0)) = codes;
+      } else {
+        for (int j = 0; j < 4; ++j) {
+          if (has(j)) reinterpret_cast<uint8_t*>(row)[first + at(j)] = static_cast<uint8_t>(codes >> 8 * j);
+        }
+      }
+      if (threadIdx.x % 32 == 0) scales[first / static_cast<int>(kFp8Block)] = scale;
+      return;
+    }
     for (int j = 0; j < 4; ++j) {
-      if (has(j)) row[first + at(j)] = x[j];
+      if (has(j)) sm90::store(row, format, first + at(j), x[j]);
     }
   }
 };
 
-// x, divided by `scale` already when the format has scales, as a part of a row of the cache.
-__device__ void store_group(const Group& g, DType format, std::byte* row, float* scales, const float (&x)[4],
-                            float scale) {
-  for (int j = 0; j < 4; ++j) {
-    if (!g.has(j)) continue;
-    if (format == DType::f8_e4m3) {
-      reinterpret_cast<uint8_t*>(row)[g.first + g.at(j)] = code_of(x[j]);
-    } else {
-      store(row, format, g.first + g.at(j), x[j]);
-    }
-  }
-  if (format == DType::f8_e4m3 && threadIdx.x % 32 == 0)
-    scales[g.first / static_cast<int>(kFp8Block)] = scale;
-}
-
-__device__ void write_latent(const StepView& step, const kernels::DsaCache& cache, const Group& g, int64_t t,
+template <class G>
+__device__ void write_latent(const StepView& step, const kernels::DsaCache& cache, const G& g, int64_t t,
                              int64_t width, float (&x)[4]) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
   std::byte* row = Cached(step, cache, s).latent(position_of(s, t), width);
   const float scale = cache.latent_dtype == DType::f8_e4m3 ? scale_latent(x) : 0.0f;
-  store_group(g, cache.latent_dtype, row, reinterpret_cast<float*>(row + kernels::padded_codes(width)), x,
-              scale);
+  g.store(cache.latent_dtype, row, reinterpret_cast<float*>(row + kernels::padded_codes(width)), x, scale);
 }
 
 struct IndexRows {
@@ -73,7 +88,8 @@ struct IndexRows {
 };
 
 // The pool that row t completes, if it does.
-__device__ void write_pool(const StepView& step, const IndexRows& a, const Group& g, int64_t t) {
+template <class G>
+__device__ void write_pool(const StepView& step, const IndexRows& a, const G& g, int64_t t) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
   const int64_t end = position_of(s, t) + 1;
   if ((end & (a.pool - 1)) != 0) return;
@@ -88,33 +104,47 @@ __device__ void write_pool(const StepView& step, const IndexRows& a, const Group
     g.load(ape, a.ape + k * a.width);
     for (int j = 0; j < 4; ++j) x[j] += ape[j];
   };
+  constexpr int kAtOnce = 4;  // tokens whose loads are under way together
   float largest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY}, total[4] = {}, x[4] = {};
-#pragma unroll 4
-  for (int32_t k = 0; k < a.pool; ++k) {
-    float logit[4];
-    load_logits(k, logit);
-    for (int j = 0; j < 4; ++j) largest[j] = fmaxf(largest[j], logit[j]);
+#pragma unroll 1
+  for (int32_t first = 0; first < a.pool; first += kAtOnce) {
+    float logit[kAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) load_logits(min(first + i, a.pool - 1), logit[i]);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      for (int j = 0; j < 4; ++j) largest[j] = fmaxf(largest[j], logit[i][j]);
+    }
   }
 #pragma unroll 1
-  for (int32_t k = 0; k < a.pool; ++k) {
-    float logit[4], key[4];
-    load_logits(k, logit);
-    g.load(key, k < old ? ring + 2 * k * a.width : a.key(row + k));
-    for (int j = 0; j < 4; ++j) {
-      const float p = expf(logit[j] - largest[j]);
-      total[j] += p;
-      x[j] = fmaf(p, key[j], x[j]);
+  for (int32_t first = 0; first < a.pool; first += kAtOnce) {
+    float logit[kAtOnce][4], key[kAtOnce][4];
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int32_t k = min(first + i, a.pool - 1);
+      load_logits(k, logit[i]);
+      g.load(key[i], k < old ? ring + 2 * k * a.width : a.key(row + k));
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      if (first + i >= a.pool) break;
+      for (int j = 0; j < 4; ++j) {
+        const float p = expf(logit[i][j] - largest[j]);
+        total[j] += p;
+        x[j] = fmaf(p, key[i][j], x[j]);
+      }
     }
   }
   for (int j = 0; j < 4; ++j) x[j] /= total[j];
   const float scale = a.cache.pooled_dtype == DType::f8_e4m3 ? turn_and_scale(x, g.length) : 0.0f;
-  const int64_t p = end / a.pool - 1;
-  store_group(g, a.cache.pooled_dtype, cached.key(p, a.pool, a.width), cached.key_scales(p, a.pool, a.width),
-              x, scale);
+  const int64_t p = (end >> (__ffs(a.pool) - 1)) - 1;
+  g.store(a.cache.pooled_dtype, cached.key(p, a.pool, a.width), cached.key_scales(p, a.pool, a.width), x,
+          scale);
 }
 
 // Of a long sequence only the last ring_length rows are kept, each in a place of its own.
-__device__ void write_ring(const StepView& step, const IndexRows& a, const Group& g, int64_t t) {
+template <class G>
+__device__ void write_ring(const StepView& step, const IndexRows& a, const G& g, int64_t t) {
   const Sequence& s = step.sequence[step.row_sequence[t]];
   if (t - s.row < s.rows - a.cache.ring_length) return;
   float* const to = Cached(step, a.cache, s).ring(position_of(s, t), a.width);
@@ -126,7 +156,8 @@ __device__ void write_ring(const StepView& step, const IndexRows& a, const Group
 }
 
 // Of a sequence with few rows: pools first, for they read what the ring loses.
-__device__ void write_sequence(const StepView& step, const IndexRows& a, const Group& g, const Sequence& s) {
+template <class G>
+__device__ void write_sequence(const StepView& step, const IndexRows& a, const G& g, const Sequence& s) {
 #pragma unroll 1
   for (int64_t t = s.row; t < s.row + s.rows; ++t) write_pool(step, a, g, t);
 #pragma unroll 1
@@ -138,7 +169,7 @@ __global__ void __launch_bounds__(kThreads)
   begin_dependent();
   const int64_t groups = kernels::fp8_groups(width), t = task() / groups;
   if (t >= step.rows) return;
-  const Group g(task() % groups, width);
+  const Group<false> g(task() % groups, width);
   float x[4];
   g.load(x, latent(t));
   write_latent(step, cache, g, t, width, x);
@@ -147,7 +178,8 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) sequence_kernel(StepView step, IndexRows a) {
   begin_dependent();
   const int64_t groups = kernels::fp8_groups(a.width), i = task() / groups;
-  if (i < step.decode_sequences) write_sequence(step, a, Group(task() % groups, a.width), step.sequence[i]);
+  if (i < step.decode_sequences)
+    write_sequence(step, a, Group<false>(task() % groups, a.width), step.sequence[i]);
 }
 
 // Rows of the prompt sequences, which are many.
@@ -156,7 +188,7 @@ __global__ void __launch_bounds__(kThreads) prompt_kernel(StepView step, IndexRo
   begin_dependent();
   const int64_t groups = kernels::fp8_groups(a.width), t = step.decode_rows + task() / groups;
   if (t >= step.rows) return;
-  const Group g(task() % groups, a.width);
+  const Group<false> g(task() % groups, a.width);
   if (kRing) {
     write_ring(step, a, g, t);
   } else {
@@ -188,7 +220,7 @@ struct Front {
 
 // LayerNorm of the index key of row t in place; a lane reads and writes the values that are its own in the
 // pool and the ring, too.
-__device__ void norm_key(const Front& a, const Group& g, int64_t t) {
+__device__ void norm_key(const Front& a, const Group<true>& g, int64_t t) {
   float x[4], weight[4], bias[4];
   g.load(x, a.index.key(t));
   g.load(weight, a.key_norm);
@@ -213,7 +245,7 @@ __global__ void __launch_bounds__(kFrontThreads)
   const int warp = threadIdx.x / 32;
   if (static_cast<int>(blockIdx.x) < a.index_blocks) {
     const int i = static_cast<int>(blockIdx.x) * kFrontWarps + warp;
-    const Group g(0, a.index.width);
+    const Group<true> g(0, a.index.width);
     const bool decodes = i < step.decode_sequences;
     const int row = decodes ? step.sequence[i].row : i - step.decode_sequences + step.decode_rows;
     const int end = decodes ? row + step.sequence[i].rows : min(row + 1, step.rows);
@@ -239,7 +271,7 @@ __global__ void __launch_bounds__(kFrontThreads)
   }
 #pragma unroll 1
   for (int group = warp; group < kernels::fp8_groups(width); group += kFrontWarps) {
-    const Group g(group, width);
+    const Group<true> g(group, width);
     float part[4], its_weight[4];
     g.load(part, x);
     g.load(its_weight, weight);
@@ -267,7 +299,15 @@ void index_write(cudaStream_t stream, const StepView& step, const kernels::Index
 }
 
 bool fits_dsa_front(const kernels::DsaProject& a) {
-  return a.index_key.cols <= kFp8Block;
+  const auto fours = [](const void* p, int64_t width, int64_t stride) {
+    return reinterpret_cast<uintptr_t>(p) % 16 == 0 && width % 4 == 0 && stride % 4 == 0;
+  };
+  const auto whole = [&](const View& v) { return fours(v.data, v.cols, v.stride); };
+  if (!whole(a.latent) || !fours(a.kv_a_norm, 0, 0)) return false;
+  if (a.wq_b.empty()) return true;
+  return whole(a.index_key) && whole(a.index_gate) && a.index_key.cols <= kFp8Block && fours(a.ape, 0, 0) &&
+         fours(a.k_norm_weight, 0, 0) && fours(a.k_norm_bias, 0, 0) &&
+         fours(a.cache.ring, 0, a.cache.ring_stride / 4);
 }
 
 void dsa_front(cudaStream_t stream, const StepView& step, const kernels::DsaProject& a) {

@@ -10,7 +10,8 @@ struct alignas(16) Parts {
   uint32_t a[3][4];
 };
 
-// Of what a lane holds, two neighbouring columns each: rows g and g + 8 of columns 2 t, then of columns 2 t + 8.
+// Of what a lane holds, two neighbouring columns each: rows g and g + 8 of columns 2 t, then of columns 2 t
+// + 8.
 __device__ inline Parts split_lane(const float2 (&values)[4]) {
   Parts p;
 #pragma unroll

@@ -168,9 +168,9 @@ constexpr size_t shared_bytes() {
          Keys::kRawBytes;
 }
 
-// Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of every
-// sixteenth key. Their pages come by a ring of their own, as far ahead of the keys as those are of their use: a
-// load would wait behind the copies that are under way.
+// Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of
+// every sixteenth key. Their pages come by a ring of their own, as far ahead of the keys as those are of
+// their use: a load would wait behind the copies that are under way.
 template <class Keys>
 struct Fetch {
   static constexpr int kApart = kThreads / 8, kParts = kTile / kApart;
