@@ -1,7 +1,7 @@
-// The DSA chain of decode steps at one rank of TP4: cache writes, selection and attention, each alone and one
-// after the other as in a step, over as many layers as leave nothing of one in the L2 cache for the next
-// round. Checks the fast forms against the plain ones first. One JSON object to stdout. With `once` every op
-// runs twice without a graph instead, for a profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
+// The DSA chain of decode steps at one rank of TP4: norms and cache writes, selection and attention, each
+// alone and one after the other as in a step, over as many layers as leave nothing of one in the L2 cache for
+// the next round. Checks the fast forms against the plain ones first. One JSON object to stdout. With `once`
+// every op runs twice without a graph instead, for a profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace {
 using kernels::kPageTokens;
 using kernels::Sequence;
 
-constexpr int64_t kHeads = 16, kLatent = 512, kIndexHeads = 32, kIndexDim = 128, kTopk = 2048;
+constexpr int64_t kHeads = 16, kLatent = 512, kQueryLatent = 1536, kIndexHeads = 32, kIndexDim = 128,
+                  kTopk = 2048;
 constexpr int32_t kPool = 4, kRing = 16;
 
 struct Case {
@@ -75,10 +76,16 @@ class World {
     step_.row_sequence = put(row_sequence);
     step_.pages = put(table);
     const int64_t rows = step_.rows;
-    latent_ = normal(rows, kLatent, 1);
-    key_ = normal(rows, kIndexDim, 1);
-    gate_ = normal(rows, kIndexDim, 1);
-    ape_ = normal(kPool, kIndexDim, 1);
+    project_.q_latent = normal(rows, kQueryLatent, 1);
+    project_.latent = normal(rows, kLatent, 1);
+    project_.index_key = normal(rows, kIndexDim, 1);
+    project_.index_gate = normal(rows, kIndexDim, 1);
+    project_.q_a_norm = static_cast<const float*>(normal(1, kQueryLatent, 1).data);
+    project_.kv_a_norm = static_cast<const float*>(normal(1, kLatent, 1).data);
+    project_.k_norm_weight = project_.k_norm_bias = static_cast<const float*>(normal(1, kIndexDim, 1).data);
+    project_.ape = static_cast<const float*>(normal(kPool, kIndexDim, 1).data);
+    project_.pool = kPool;
+    project_.wq_b.data = project_.index_key;  // there is an indexer
     select_.query = normal(rows, kIndexHeads * kIndexDim, 1);
     select_.weight = normal(rows, kIndexHeads, 1);
     select_.scale = 1 / std::sqrt(static_cast<float>(kIndexHeads * kIndexDim));
@@ -104,9 +111,9 @@ class World {
   }
 
   void write(int layer) {
-    const kernels::DsaCache cache = of(layer);
-    latent_write(stream_, step_, {latent_, cache});
-    index_write(stream_, step_, {key_, gate_, static_cast<const float*>(ape_.data), kPool, cache});
+    project_.cache = of(layer);
+    if (!fits_dsa_front(project_)) fatal("no fast writes", cudaErrorInvalidValue);
+    dsa_front(stream_, step_, project_);
   }
   void select(int layer, bool plain = false) {
     select_.cache = of(layer);
@@ -228,7 +235,7 @@ class World {
   std::vector<std::byte*> bases_;
   kernels::DsaCache cache_;
   kernels::StepView step_;
-  View latent_, key_, gate_, ape_;
+  kernels::DsaProject project_;
   kernels::IndexSelect select_;
   kernels::MlaAttend attend_;
   void *select_scratch_ = nullptr, *attend_scratch_ = nullptr;
