@@ -151,7 +151,7 @@ __global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const
   const int parts = a.together == 1 ? (tokens + kPieceTokens - 1) / kPieceTokens : groups;
   const int64_t first = row * a.parts * a.heads + rest % a.heads;  // of its parts, a.heads apart
   const int64_t column = blockIdx.x % kSlices * kJoinColumns + 4 * threadIdx.x;
-#pragma unroll 1
+#pragma unroll 4
   for (int p = 0; p < parts; ++p) {
     copy_async(&sums[p * kJoinThreads + threadIdx.x], a.partial + (first + p * a.heads) * kWidth + column,
                true);
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const
 #pragma unroll 1
   for (int i = 0; i < groups; ++i) {
     float4 sum = {0, 0, 0, 0};
-#pragma unroll 1
+#pragma unroll 4
     for (int p = i * per_group; p < min(parts, (i + 1) * per_group); ++p)
       add(sum, weight[p], sums[p * kJoinThreads + threadIdx.x]);
     add(result, group_weight[i], sum);

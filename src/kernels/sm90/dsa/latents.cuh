@@ -112,7 +112,7 @@ struct HalfLatents {
       const uint8_t* from =
           piece.latents[lane % 16] + 2 * (kWarpColumns * warp + half * kWarpColumns / 2) + lane / 16 * 16;
       float sum[kTiles / 2][4] = {};
-#pragma unroll 1
+#pragma unroll 2
       for (int k = 0; k < kPieceTokens / 16; ++k, from += 16 * kPitch) {
         uint32_t a[kParts][4];
 #pragma unroll
@@ -218,7 +218,7 @@ struct CodedLatents {
   __device__ static void score(Piece<CodedLatents>& piece, const Query& query) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, q4 = lane % 4;
     const uint8_t* from = piece.latents[lane % 8] + kWarpColumns * warp + lane / 8 * 16;
-#pragma unroll 1
+#pragma unroll 2
     for (int token = 0; token < kPieceTokens; token += 8, from += 8 * kPitch) {
       uint32_t b[4];  // a step each: codes 4 t … 4 t + 3 of a token
       load_tiles(b, from);
@@ -276,7 +276,7 @@ struct CodedLatents {
     const float unit[2] = {piece.unit[group][g], piece.unit[group][g + 8]};
     const uint8_t* from = piece.latents[lane % 16] + kWarpColumns * warp + lane / 16 * 16;
     float sum[kTiles][4] = {};
-#pragma unroll 1
+#pragma unroll 2
     for (int k = 0; k < kPieceTokens / 16; ++k, from += 16 * kPitch) {
       uint32_t a[kParts][4];
 #pragma unroll

@@ -35,11 +35,12 @@ struct HalfKeys {
   static constexpr bool kCoded = false;
   using Query = Parts;  // A registers of a step
 
-  static constexpr size_t kRawBytes = kHeads * kQueryPitch * sizeof(float);
+  static constexpr size_t kQueryBytes = 0;
+  static_assert(kHeads * kQueryPitch * sizeof(float) <= kStageBytes);
 
-  // Of a row's queries. All threads must call.
-  __device__ static void prepare(const float* row, uint8_t* memory, Query* query, float*) {
-    float* const raw = reinterpret_cast<float*>(memory);
+  // Queries of a row into a free stage of the ring, from where a lane takes its part. All threads must call.
+  __device__ static void prepare(Query (&query)[kSteps], const float* row, uint8_t* stage, uint8_t*, float*) {
+    float* const raw = reinterpret_cast<float*>(stage);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
     for (int h = warp; h < kHeads; h += kWarps) {
@@ -47,16 +48,14 @@ struct HalfKeys {
           *reinterpret_cast<const float4*>(row + h * kDim + 4 * lane);
     }
     __syncthreads();
-#pragma unroll 1
-    for (int i = warp; i < kHeads / 16 * kSteps; i += kWarps) {
-      const float* tile = raw + i / kSteps * 16 * kQueryPitch + i % kSteps * 16;
+    const float* own = raw + (warp % 2 * 16 + lane / 4) * kQueryPitch + 2 * (lane % 4);
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
       float2 values[4];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
-        values[r] = *reinterpret_cast<const float2*>(tile + (lane / 4 + 8 * (r % 2)) * kQueryPitch +
-                                                     2 * (lane % 4) + 8 * (r / 2));
-      }
-      query[i * 32 + lane] = split_lane(values);
+      for (int r = 0; r < 4; ++r)
+        values[r] = *reinterpret_cast<const float2*>(own + 8 * (r % 2) * kQueryPitch + 16 * k + 8 * (r / 2));
+      query[k] = split_lane(values);
     }
   }
   // dot[n][i]: heads g and g + 8 (i / 2) by pools 8 n + 2 t + i % 2 of the 16 whose keys begin at `keys`.
@@ -91,10 +90,11 @@ struct CodedKeys {
     uint32_t a[4];
   };
 
-  static constexpr size_t kRawBytes = 0;
+  static constexpr size_t kQueryBytes = kHeads / 16 * kSteps * 32 * sizeof(Query);
 
   // Eight lanes a head, each with 16 values: those of one step.
-  __device__ static void prepare(const float* row, uint8_t*, Query* query, float* scales) {
+  __device__ static void prepare(Query (&own)[kSteps], const float* row, uint8_t*, uint8_t* memory, float* scales) {
+    Query* const query = reinterpret_cast<Query*>(memory);
     const int l = threadIdx.x % 8;
 #pragma unroll 1
     for (int h = threadIdx.x / 8; h < kHeads; h += kThreads / 8) {
@@ -143,6 +143,9 @@ struct CodedKeys {
             widen_low(uint32_t{code_of(x[i] * inverse)} | uint32_t{code_of(x[i + 1] * inverse)} << 8);
       }
     }
+    __syncthreads();
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) own[k] = query[(threadIdx.x / 32 % 2 * kSteps + k) * 32 + threadIdx.x % 32];
   }
   __device__ static void multiply(float (&dot)[2][4], const uint8_t* keys, const Query (&query)[kSteps]) {
     const int lane = threadIdx.x % 32;
@@ -164,8 +167,7 @@ struct CodedKeys {
 
 template <class Keys>
 constexpr size_t shared_bytes() {
-  return Keys::kStages * Keys::kStageBytes + kHeads / 16 * kSteps * 32 * sizeof(typename Keys::Query) +
-         Keys::kRawBytes;
+  return Keys::kStages * Keys::kStageBytes + Keys::kQueryBytes;
 }
 
 // Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of
@@ -238,7 +240,6 @@ template <class Keys>
 __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __grid_constant__ Score a) {
   constexpr int kAhead = Fetch<Keys>::kAhead;
   uint8_t* const memory = dynamic_shared<uint8_t>();
-  auto* const queries = reinterpret_cast<typename Keys::Query*>(memory + Keys::kStages * Keys::kStageBytes);
   __shared__ float scales[kHeads], partial[2][2][kTile];
   __shared__ int32_t ids[Fetch<Keys>::kPageTiles * kPageTokens];
   let_next_start();
@@ -277,11 +278,7 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
         const int32_t first = begin + j * kTile;
         fetch.late(j, first, max(old, first), min(candidates, first + kTile));
       }
-      Keys::prepare(a.query(t), reinterpret_cast<uint8_t*>(queries + kHeads / 16 * kSteps * 32), queries,
-                    scales);
-      __syncthreads();
-#pragma unroll
-      for (int k = 0; k < kSteps; ++k) query[k] = queries[(half * kSteps + k) * 32 + lane];
+      Keys::prepare(query, a.query(t), fetch.stage(kAhead), memory + Keys::kStages * Keys::kStageBytes, scales);
       if (Keys::kCoded) scale[0] = scales[16 * half + g], scale[1] = scales[16 * half + g + 8];
     }
     if (i >= 0) {
@@ -363,15 +360,16 @@ bool fits_score(const kernels::IndexSelect& a) {
 
 void score(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, const SelectRows& rows,
            const Scores& scores) {
-  constexpr int32_t kBlocks = 264;  // two an SM
+  const bool half = a.cache.pooled_dtype == DType::bf16;
+  const int32_t blocks = half ? 396 : 660;  // three an SM for registers, and five for shared memory
   const Score s{rows_of<const float>(a.query),
                 rows_of<const float>(a.weight),
                 a.scale,
                 a.cache,
-                std::max(1, kBlocks / rows.count),
+                std::max(1, blocks / rows.count),
                 rows,
                 scores};
-  if (a.cache.pooled_dtype == DType::bf16) {
+  if (half) {
     launch<HalfKeys>(stream, step, s);
   } else {
     launch<CodedKeys>(stream, step, s);

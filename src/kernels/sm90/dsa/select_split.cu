@@ -57,7 +57,8 @@ struct Cut {
   uint32_t prefix, shift, equal;
 };
 
-__device__ Cut cut(const Words& words, uint32_t keep, uint4* histogram, uint32_t* all, uint32_t* decided) {
+// At least `keep` words are at or above `floor`: the others are not looked at.
+__device__ Cut cut(const Words& words, uint32_t keep, uint32_t floor, uint4* histogram, uint32_t* all, uint32_t* decided) {
   Cut c{0, 32, keep};
 #pragma unroll 1
   do {
@@ -73,7 +74,7 @@ __device__ Cut cut(const Words& words, uint32_t keep, uint4* histogram, uint32_t
       const uint4 four = words[v];
       const auto count = [&](uint32_t word) {
         const uint32_t digit = (word >> c.shift) - base;
-        if (digit < 1u << bits) atomicAdd(&histogram[0].x + digit, 1u);
+        if (digit < 1u << bits && word >= floor) atomicAdd(&histogram[0].x + digit, 1u);
       };
       count(four.x), count(four.y), count(four.z), count(four.w);
     }
@@ -119,6 +120,7 @@ __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, const _
     return;
   }
   const bool in_chunks = candidates > kMostWords;
+  uint32_t floor = 0;
 #pragma unroll 1
   for (int level = in_chunks ? 1 : 0; level >= 0; --level) {
     const bool listed = in_chunks && level == 0;  // words are those of the chunks chosen
@@ -136,7 +138,8 @@ __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, const _
     words.begin = min(vectors, static_cast<int>(threadIdx.x) * each);
     words.end = min(vectors, words.begin + each);
     wait_copies<0>();
-    const Cut c = cut(words, static_cast<uint32_t>(keep), histogram, all, decided);
+    const Cut c = cut(words, static_cast<uint32_t>(keep), floor, histogram, all, decided);
+    floor = c.prefix << c.shift;  // every chunk chosen has a word that large
     uint32_t counts = 0;  // above, and equal << 16
 #pragma unroll 1
     for (int v = words.begin; v < words.end; ++v) {
