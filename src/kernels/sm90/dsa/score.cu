@@ -93,7 +93,8 @@ struct CodedKeys {
   static constexpr size_t kQueryBytes = kHeads / 16 * kSteps * 32 * sizeof(Query);
 
   // Eight lanes a head, each with 16 values: those of one step.
-  __device__ static void prepare(Query (&own)[kSteps], const float* row, uint8_t*, uint8_t* memory, float* scales) {
+  __device__ static void prepare(Query (&own)[kSteps], const float* row, uint8_t*, uint8_t* memory,
+                                 float* scales) {
     Query* const query = reinterpret_cast<Query*>(memory);
     const int l = threadIdx.x % 8;
 #pragma unroll 1
@@ -145,7 +146,8 @@ struct CodedKeys {
     }
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < kSteps; ++k) own[k] = query[(threadIdx.x / 32 % 2 * kSteps + k) * 32 + threadIdx.x % 32];
+    for (int k = 0; k < kSteps; ++k)
+      own[k] = query[(threadIdx.x / 32 % 2 * kSteps + k) * 32 + threadIdx.x % 32];
   }
   __device__ static void multiply(float (&dot)[2][4], const uint8_t* keys, const Query (&query)[kSteps]) {
     const int lane = threadIdx.x % 32;
@@ -196,29 +198,42 @@ struct Fetch {
     return {keys + in_page * Keys::kBytes,
             reinterpret_cast<const float*>(keys + (Keys::kBytes << shift())) + in_page};
   }
-  __device__ uint8_t* stage(int tile) const { return ring + tile % Keys::kStages * Keys::kStageBytes; }
+  __device__ uint8_t* stage(int tile) const {
+    return ring + static_cast<unsigned>(tile) % Keys::kStages * Keys::kStageBytes;
+  }
 
-  __device__ int32_t* ids_of(int tile) const { return ids + (tile % kPageTiles << a.rows.pool_shift); }
+  __device__ int32_t* ids_of(int tile) const {
+    return ids + (static_cast<unsigned>(tile) % kPageTiles << a.rows.pool_shift);
+  }
   // Pages of the tile that begins at pool `first`.
   __device__ void look_up(int tile, int32_t first) const {
     const int32_t p = first + (static_cast<int>(threadIdx.x) << shift());
     if (static_cast<int>(threadIdx.x) >> a.rows.pool_shift == 0 && p < candidates)
       copy_word_async(ids_of(tile) + threadIdx.x, pages + (p >> shift()));
   }
-  // Pools below `limit` of it, whose pages have come.
+  // Pools below `limit` of it, whose pages have come; zeros for the others.
   __device__ void tile(int tile, int32_t first, int32_t limit) const {
-    uint8_t* to = stage(tile);
-    const int piece = threadIdx.x % 8 * 16;
+    const int row = static_cast<int>(threadIdx.x) / 8, piece = threadIdx.x % 8 * 16;
+    uint8_t* const to = stage(tile) + row * Keys::kPitch + piece;
+    const int32_t* const its_ids = ids_of(tile);
+    const std::byte* from[kParts];
 #pragma unroll
     for (int j = 0; j < kParts; ++j) {
-      const int r = static_cast<int>(threadIdx.x) / 8 + kApart * j;
-      if (first + r >= limit) continue;
-      const Place from = place(first + r, ids_of(tile)[r >> shift()]);
+      const int r = row + kApart * j;
+      from[j] = place(r, first + r < limit ? its_ids[r >> shift()] : 0).key + piece;
+    }
+#pragma unroll
+    for (int j = 0; j < kParts; ++j) {
+      const bool present = first + row + kApart * j < limit;
 #pragma unroll
       for (int at = 0; at < Keys::kBytes; at += 128)
-        copy_async(to + r * Keys::kPitch + at + piece, from.key + at + piece, true);
-      if (Keys::kCoded && r % 4 == 0 && piece == 0)
-        copy_async(to + kTile * Keys::kPitch + 4 * r, from.scale, true);
+        copy_async(to + kApart * j * Keys::kPitch + at, from[j] + at, present);
+    }
+    if (Keys::kCoded && threadIdx.x < kTile / 4) {
+      const int r = 4 * static_cast<int>(threadIdx.x);
+      const bool present = first + r < limit;
+      copy_async(stage(tile) + kTile * Keys::kPitch + 4 * r,
+                 place(r, present ? its_ids[r >> shift()] : 0).scale, present);
     }
   }
   // Pools [begin, end) of it by the thread itself: what launches before this one have written.
@@ -273,12 +288,17 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
       if (tiles == 0) return;
       const float* weights = a.weight(t) + 16 * half + g;
       weight[0] = a.scale * weights[0], weight[1] = a.scale * weights[8];
+      if (old < min(candidates, begin + kAhead * kTile)) {  // over the zeros of the copies
+        wait_copies<0>();
+        __syncthreads();
+      }
 #pragma unroll 1
       for (int j = 0; j < min(tiles, kAhead); ++j) {
         const int32_t first = begin + j * kTile;
         fetch.late(j, first, max(old, first), min(candidates, first + kTile));
       }
-      Keys::prepare(query, a.query(t), fetch.stage(kAhead), memory + Keys::kStages * Keys::kStageBytes, scales);
+      Keys::prepare(query, a.query(t), fetch.stage(kAhead), memory + Keys::kStages * Keys::kStageBytes,
+                    scales);
       if (Keys::kCoded) scale[0] = scales[16 * half + g], scale[1] = scales[16 * half + g + 8];
     }
     if (i >= 0) {

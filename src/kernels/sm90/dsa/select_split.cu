@@ -58,7 +58,8 @@ struct Cut {
 };
 
 // At least `keep` words are at or above `floor`: the others are not looked at.
-__device__ Cut cut(const Words& words, uint32_t keep, uint32_t floor, uint4* histogram, uint32_t* all, uint32_t* decided) {
+__device__ Cut cut(const Words& words, uint32_t keep, uint32_t floor, uint4* histogram, uint32_t* all,
+                   uint32_t* decided) {
   Cut c{0, 32, keep};
 #pragma unroll 1
   do {
@@ -140,7 +141,7 @@ __global__ void __launch_bounds__(kThreads) select_kernel(StepView step, const _
     wait_copies<0>();
     const Cut c = cut(words, static_cast<uint32_t>(keep), floor, histogram, all, decided);
     floor = c.prefix << c.shift;  // every chunk chosen has a word that large
-    uint32_t counts = 0;  // above, and equal << 16
+    uint32_t counts = 0;          // above, and equal << 16
 #pragma unroll 1
     for (int v = words.begin; v < words.end; ++v) {
       const uint4 four = words[v];
