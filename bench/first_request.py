@@ -10,8 +10,8 @@ A second server then serves the shapes in another order.
 """
 import argparse, asyncio, json, random, signal, statistics, subprocess, sys, time, urllib.request
 
-LENGTHS = (1, 17, 64, 65, 500, 1000, 2048, 4000)
-BATCHES = (1, 3, 8, 32)
+LENGTHS = (1, 17, 64, 65, 500, 1000, 2048)
+BATCHES = (1, 4, 16)
 DRAWN = 16
 
 

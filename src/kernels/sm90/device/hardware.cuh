@@ -69,11 +69,6 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-// Asks for `bytes` (a multiple of 16) from a 16-byte aligned address to be brought into the L2 cache.
-__device__ inline void prefetch(const void* from, uint32_t bytes) {
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-}
-
 // Two e4m3 codes, the low or the high half of a word, as two f16; exact.
 __device__ inline uint32_t widen_low(uint32_t codes) {
   uint32_t r;

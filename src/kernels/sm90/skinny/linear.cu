@@ -25,7 +25,7 @@ struct Segment {
   int32_t first_block;  // of the CTAs that share it, column tiles apart
   int32_t rows_of_block, chunk_rows;
   Split split;  // of K
-  bool fp8, packed;
+  bool fp8;
 };
 
 struct Products {
@@ -33,9 +33,6 @@ struct Products {
   int32_t count, column_tiles;
   int32_t rows;  // of activations
 };
-
-// How much of its weights a CTA asks into the L2 cache while it still waits for its activations.
-constexpr int64_t kAheadBytes = 160 << 10;
 
 template <class W, int kRowTiles>
 struct LinearWork {
@@ -103,10 +100,6 @@ struct LinearWork {
     }
   }
   __device__ void wait() const {
-    if (first_column == 0 && threadIdx.x == 0 && p.packed) {
-      const int64_t bytes = int64_t{end - begin} * p.w_stride;
-      prefetch(p.w + int64_t{begin} * p.w_stride, static_cast<uint32_t>(min(bytes, kAheadBytes)));
-    }
     wait_for_previous();
   }
 };
@@ -233,7 +226,6 @@ void skinny_linear(cudaStream_t stream, const Product* products, int count, int 
     const int64_t rows = from.w.out(), row_bytes = from.w.in() * size_of(from.w.data.dtype);
     p.w = static_cast<const uint8_t*>(from.w.data.data);
     p.w_stride = static_cast<uint32_t>(from.w.data.stride * size_of(from.w.data.dtype));
-    p.packed = p.w_stride == row_bytes;
     p.scales = from.w.scales;
     p.scale_stride = static_cast<int32_t>(from.w.scale_stride);
     p.out = rows_of<float>(from.out);

@@ -42,8 +42,6 @@ void wait_copies() {
   wait_copies_but(kPending);
 }
 
-inline void prefetch(const void*, uint32_t) {}
-
 uint32_t widen_low(uint32_t codes);
 inline uint32_t widen_high(uint32_t codes) {
   return widen_low(codes >> 16);
