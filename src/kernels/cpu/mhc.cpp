@@ -245,7 +245,7 @@ void CpuOps::mhc_boundary(const kernels::MhcBoundary& a) {
   float* const* scratch = thread_scratch();
   for_rows(a.collapse.x.rows, collapse_work(a.collapse) + a.collapse.streams.cols * 5,
            [&](int64_t first, int64_t last, int thread) {
-             HWY_DYNAMIC_DISPATCH(expand_rows)(a.expand, first, last);
+             if (!a.expand.y.empty()) HWY_DYNAMIC_DISPATCH(expand_rows)(a.expand, first, last);
              collapse_range(a.collapse, first, last, scratch[thread]);
              HWY_DYNAMIC_DISPATCH(norm_rows)(a, first, last);
            });
