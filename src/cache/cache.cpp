@@ -4,7 +4,6 @@
 #include <array>
 #include <utility>
 
-
 namespace godwit::cache {
 
 std::string_view miss_name(MissReason reason) {

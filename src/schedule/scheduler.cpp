@@ -307,8 +307,8 @@ void Scheduler::add_rows(StepPlan& plan, Sequence& s, kernels::RowKind kind, int
   plan.ids.insert(plan.ids.end(), s.tokens.begin() + s.computed, s.tokens.begin() + s.computed + rows);
   const auto table = plan.pages.begin() + p.rows.page_offset;
   std::copy(s.lease.pages.begin() + s.lease.in_table, s.lease.pages.end(), table + s.lease.in_table);
-  // A mutant of the gate cached = cold (design §2): a hit that misses a page. Two pages exchanged would not do:
-  // attention knows no positions, so they give the same sums in another order.
+  // A mutant of the gate cached = cold (design §2): a hit that misses a page. Two pages exchanged would not
+  // do: attention knows no positions, so they give the same sums in another order.
   if (s.lease.in_table == 0 && s.lease.shared > 1 && GODWIT_FAULT("mutant.page")) table[0] = table[1];
   s.lease.in_table = static_cast<int32_t>(s.lease.pages.size());
   if (p.sampled_rows > 0) add_samples(plan, s, end - p.sampled_rows, end);
