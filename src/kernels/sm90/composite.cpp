@@ -264,7 +264,7 @@ void CudaOps::boundary(const kernels::MhcExpand* expand, const kernels::MhcColla
 }
 
 const Quantized* CudaOps::ready_codes(const View& x) const {
-  const bool same = same_rows(ready_.rows, x) && x.rows <= ready_.rows.rows;
+  const bool same = same_rows(ready_.rows, x);
   return same && ready_.codes.codes != nullptr && ready_.writes == memory_.writes() ? &ready_.codes : nullptr;
 }
 

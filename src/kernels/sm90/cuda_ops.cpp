@@ -181,6 +181,7 @@ void CudaOps::route(const kernels::Route& a) {
 
 // The rest is one launch function each.
 void CudaOps::embed(const StepView& step, const kernels::Embed& a) {
+  forget_codes(a.out);
   sm90::embed(device_.stream(), step, a);
 }
 void CudaOps::rms_norm(const kernels::RmsNorm& a) {
@@ -188,15 +189,19 @@ void CudaOps::rms_norm(const kernels::RmsNorm& a) {
   sm90::rms_norm(device_.stream(), a);
 }
 void CudaOps::layer_norm(const kernels::LayerNorm& a) {
+  forget_codes(a.out);
   sm90::layer_norm(device_.stream(), a);
 }
 void CudaOps::swiglu(const kernels::SwiGlu& a) {
+  forget_codes(a.out);
   sm90::swiglu(device_.stream(), a);
 }
 void CudaOps::add(const kernels::Add& a) {
+  forget_codes(a.out);
   sm90::add(device_.stream(), a);
 }
 void CudaOps::gather_rows(const kernels::GatherRows& a) {
+  forget_codes(a.out);
   sm90::gather_rows(device_.stream(), a);
 }
 void CudaOps::mhc_broadcast(const kernels::MhcBroadcast& a) {
@@ -206,6 +211,7 @@ void CudaOps::mhc_expand(const kernels::MhcExpand& a) {
   sm90::mhc_expand(device_.stream(), a);
 }
 void CudaOps::mhc_mean(const kernels::MhcMean& a) {
+  forget_codes(a.out);
   sm90::mhc_mean(device_.stream(), a);
 }
 void CudaOps::kda_replay(const StepView& step, const kernels::KdaReplay& a) {
@@ -215,6 +221,7 @@ void CudaOps::kda_conv(const StepView& step, const kernels::KdaConv& a) {
   sm90::kda_conv(device_.stream(), step, a);
 }
 void CudaOps::gated_norm(const kernels::GatedNorm& a) {
+  forget_codes(a.out);
   sm90::gated_norm(device_.stream(), a);
 }
 void CudaOps::latent_write(const StepView& step, const kernels::LatentWrite& a) {

@@ -111,18 +111,6 @@ __device__ inline void mma_tf32(float (&c)[4], const float (&a)[4], float b0, fl
       : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(r[4]), "r"(r[5]));
 }
 
-// 2^x and 1 / x within 2 ulp; denormal results are zeros.
-__device__ inline float exp2_fast(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-__device__ inline float reciprocal_fast(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // Four 8 x 8 tiles of 16-bit values; lane i names row i % 8 of tile i / 8.
 __device__ inline void load_tiles(uint32_t (&r)[4], const void* row) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));

@@ -23,10 +23,6 @@ struct alignas(16) Shared {
 };
 static_assert(sizeof(Shared::l) >= 2 * kTokens * 64 * sizeof(uint16_t));
 
-__device__ inline float fast_sigmoid(float x) {
-  return reciprocal_fast(1.0f + exp2_fast(-kLog2E * x));
-}
-
 struct Place {
   int64_t row;   // of the step, of the chunk's first token
   int32_t live;  // tokens that are there; 0: no chunk lies here
@@ -136,11 +132,11 @@ __device__ void scale_rows(Shared& s, Record& out) {
       const float2 l = *reinterpret_cast<const float2*>(&s.g[kTokens - 1][d + i]);
       const float2 k = unpack(s.k[r][(d + i) / 2]);
       const float2 q = unpack(s.q[r][(d + i) / 2]);
-      const float2 from_start{exp2_fast(g.x), exp2_fast(g.y)};
+      const float2 from_start{fast_exp2(g.x), fast_exp2(g.y)};
       kd[i] = k.x * from_start.x, kd[i + 1] = k.y * from_start.y;
       qd[i] = q.x * from_start.x, qd[i + 1] = q.y * from_start.y;
-      kr[i] = k.x * exp2_fast(l.x - g.x), kr[i + 1] = k.y * exp2_fast(l.y - g.y);
-      kc[i] = k.x * exp2_fast(e.x - g.x), kc[i + 1] = k.y * exp2_fast(e.y - g.y);
+      kr[i] = k.x * fast_exp2(l.x - g.x), kr[i + 1] = k.y * fast_exp2(l.y - g.y);
+      kc[i] = k.x * fast_exp2(e.x - g.x), kc[i + 1] = k.y * fast_exp2(e.y - g.y);
     }
     const int at = d / 64 * kTokens * 64 + swizzled(r, d % 64);
     store_eight(&out.kd[0][0][0] + at, kd);
@@ -148,7 +144,7 @@ __device__ void scale_rows(Shared& s, Record& out) {
     store_eight(&out.kr[0][0][0] + at, kr);
     store_eight(s.kc() + at, kc);
   }
-  if (threadIdx.x < kDim) out.decay[threadIdx.x] = exp2_fast(s.g[kTokens - 1][threadIdx.x]);
+  if (threadIdx.x < kDim) out.decay[threadIdx.x] = fast_exp2(s.g[kTokens - 1][threadIdx.x]);
 }
 
 // Rows of k or q with decay from the start of their sub-block b, times columns of k with decay to it: L
@@ -175,8 +171,8 @@ __device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
         const float2 v = unpack(rows[r][d / 2]);
         const float2 k = unpack(s.k[r][d / 2]);
         const float2 by{g.x - start[p].x, g.y - start[p].y};
-        x[p][lower] = {v.x * exp2_fast(by.x), v.y * exp2_fast(by.y)};
-        y[p][lower] = {k.x * exp2_fast(-by.x), k.y * exp2_fast(-by.y)};
+        x[p][lower] = {v.x * fast_exp2(by.x), v.y * fast_exp2(by.y)};
+        y[p][lower] = {k.x * fast_exp2(-by.x), k.y * fast_exp2(-by.y)};
       }
     }
     // The order of k is free as long as both sides agree: the pairs of a lane are its two k.
@@ -204,7 +200,7 @@ __device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
         for (int p = 0; p < 2; ++p) {
           const float2 end =
               *reinterpret_cast<const float2*>(&s.g[kSub * a + kSub - 1][16 * step + 2 * quad + 8 * p]);
-          const float2 by{exp2_fast(start[p].x - end.x), exp2_fast(start[p].y - end.y)};
+          const float2 by{fast_exp2(start[p].x - end.x), fast_exp2(start[p].y - end.y)};
 #pragma unroll
           for (int n = 0; n < 2; ++n) {
             const float2 k = unpack(m[2 * n + p]);

@@ -50,12 +50,6 @@ inline uint32_t widen_high(uint32_t codes) {
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_tf32(float (&c)[4], const float (&a)[4], float b0, float b1);
-inline float exp2_fast(float x) {
-  return std::exp2(x);
-}
-inline float reciprocal_fast(float x) {
-  return 1 / x;
-}
 void load_tiles(uint32_t (&r)[4], const void* row);
 void load_tiles_transposed(uint32_t (&r)[4], const void* row);
 
