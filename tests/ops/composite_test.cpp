@@ -156,5 +156,41 @@ TEST_P(Backends, DsaProjectWritesTheSameCachesInSlices) {
     expect_same_bits(pages_after(tested, slices), whole, "in slices");
 }
 
+// Rows of prompts and of the decode family in one step: each product has the bits that it has by itself when
+// it is told which rows are whose.
+TEST_P(EveryBackend, DsaProjectTakesTheFormOfEachRowsFamily) {
+  const Shape n{.width = 1024,
+                .q_latent = 512,
+                .latent = 512,
+                .heads = 4,
+                .nope = 256,
+                .index_heads = 8,
+                .index_dim = 128};
+  constexpr int32_t kDecode = 3, kRows = 20;
+  const Matrix x = random_matrix(95, kRows, n.width);
+  for (const DType dtype : {DType::bf16, DType::f8_e4m3}) {
+    Side s(backend(GetParam()));
+    std::vector<SequenceSpec> specs;
+    for (int32_t slot = 0; slot < kDecode; ++slot)
+      specs.push_back({RowKind::decode, 0, 1, slot, 0, {slot}, 0});
+    specs.push_back({RowKind::prefill, 0, kRows - kDecode, kDecode, 0, {kDecode}, 0});
+    const Step step(s, specs);
+    const kernels::DsaProject a = project_of(s, n, dtype, true, x, empty_cache(s, n));
+    s.ops.dsa_project(step.view, a);
+    const auto expect_product = [&](const View& in, const Weight& w, const View& got, const char* what) {
+      const View alone = s.output(kRows, w.out());
+      s.ops.linear({in, w, alone, kDecode});
+      expect_same_bits(s.read(got), s.read(alone), fmt::format("{} {}", name_of(dtype), what));
+    };
+    expect_product(a.x, a.weights_proj, a.index_weight, "index weights");
+    expect_product(a.x, a.gate, a.index_gate, "index gate");
+    expect_product(a.q_latent, a.q_b, a.q, "queries");
+    expect_product(a.q_latent, a.wq_b, a.index_query, "index queries");
+    const View absorbed = s.output(kRows, n.heads * n.latent);
+    s.ops.head_linear({a.q, a.absorb_k, n.heads, absorbed, kDecode});
+    expect_same_bits(s.read(a.query), s.read(absorbed), "absorbed queries");
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

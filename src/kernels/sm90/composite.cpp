@@ -210,16 +210,18 @@ void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
 void CudaOps::dsa_project(const StepView& step, const kernels::DsaProject& a) {
   if (!fits_dsa_front(a)) return Ops::dsa_project(step, a);
   const bool indexes = !a.wq_b.empty();
-  const kernels::Linear from_x[] = {{a.x, a.q_a, a.q_latent},
-                                    {a.x, a.kv_a, a.latent},
-                                    {a.x, a.weights_proj, a.index_weight},
-                                    {a.x, a.wk, a.index_key},
-                                    {a.x, a.gate, a.index_gate}};
+  const int64_t decode = step.decode_rows;
+  const kernels::Linear from_x[] = {{a.x, a.q_a, a.q_latent, decode},
+                                    {a.x, a.kv_a, a.latent, decode},
+                                    {a.x, a.weights_proj, a.index_weight, decode},
+                                    {a.x, a.wk, a.index_key, decode},
+                                    {a.x, a.gate, a.index_gate, decode}};
   linears(std::span(from_x).first(indexes ? 5 : 2));
   dsa_front(device_.stream(), step, a);
-  const kernels::Linear from_latent[] = {{a.q_latent, a.q_b, a.q}, {a.q_latent, a.wq_b, a.index_query}};
+  const kernels::Linear from_latent[] = {{a.q_latent, a.q_b, a.q, decode},
+                                         {a.q_latent, a.wq_b, a.index_query, decode}};
   linears(std::span(from_latent).first(indexes ? 2 : 1));
-  head_linear({a.q, a.absorb_k, a.heads, a.query});
+  head_linear({a.q, a.absorb_k, a.heads, a.query, decode});
 }
 
 float* CudaOps::partial(const kernels::MhcCollapse& a) const {
