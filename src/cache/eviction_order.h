@@ -3,7 +3,6 @@
 // everything.
 #pragma once
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -17,7 +16,9 @@ class EvictionOrder {
   struct Rank {
     int64_t worth = 0;
     int64_t used = 0;
-    auto operator<=>(const Rank&) const = default;
+    friend bool operator<(const Rank& a, const Rank& b) {
+      return a.worth != b.worth ? a.worth < b.worth : a.used < b.used;
+    }
   };
 
   explicit EvictionOrder(int32_t items)
@@ -61,7 +62,7 @@ class EvictionOrder {
   void rise(int32_t item) {
     for (int32_t at = place(item); at > 0; at = place(item)) {
       const int32_t above = (at - 1) / 2;
-      if (rank_at(above) <= ranks_[index(item)]) return;
+      if (!(ranks_[index(item)] < rank_at(above))) return;
       put(at, heap_[index(above)]);
       put(above, item);
     }
@@ -73,7 +74,7 @@ class EvictionOrder {
       int32_t below = 2 * at + 1;
       if (below >= size) return;
       if (below + 1 < size && rank_at(below + 1) < rank_at(below)) ++below;
-      if (ranks_[index(item)] <= rank_at(below)) return;
+      if (!(rank_at(below) < ranks_[index(item)])) return;
       put(at, heap_[index(below)]);
       put(below, item);
     }

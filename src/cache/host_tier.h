@@ -56,7 +56,7 @@ class HostTier {
   int32_t slots_used() const { return slots_.used(); }
   // Records there are: no more copies to the host can wait at once.
   size_t records() const {
-    return static_cast<size_t>(pages_.capacity() + snapshots_.capacity() + slots_.capacity());
+    return static_cast<size_t>(int64_t{pages_.capacity()} + snapshots_.capacity() + slots_.capacity());
   }
 
  private:

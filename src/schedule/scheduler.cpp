@@ -356,13 +356,14 @@ void Scheduler::take_copies(std::span<const int32_t> damaged) {
     Sequence& s = *running_[i];
     if (!s.lease.loading()) continue;
     const bool request = s.lease.host_slot != cache::kNone;
-    if (is_damaged(s)) {
+    const bool arrived = cache_.arrived(s.lease);
+    // What a damaged tier has still to give is not trusted.
+    const bool distrusted = !damaged.empty() && !request && !arrived;
+    if (is_damaged(s) || distrusted) {
       preempt(i, Keep::nothing);
-    } else if (cache_.arrived(s.lease)) {
+    } else if (arrived) {
       cache_.settle(s.lease, prompt_of(s));
       s.ran |= request;  // its slot is as it was when it left
-    } else if (!damaged.empty() && !request) {
-      preempt(i, Keep::nothing);  // of a tier that is not trusted any more
     }
   }
   if (!damaged.empty()) cache_.distrust_host();

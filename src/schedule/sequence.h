@@ -37,27 +37,28 @@ struct Sequence {
   int64_t computed = 0;    // positions whose state and cache entries exist
   int64_t max_tokens = 0;  // drawn and forced together
   int64_t min_tokens = 0;
-  bool ignore_eos = false;
   std::vector<int32_t> stop_ids;
   sample::SamplingRow sampling;  // slot, position and offsets are filled in each step
   std::vector<std::pair<int32_t, float>> bias;
-  bool scored = false;  // log probabilities of its prompt are reported, which is computed without the cache
   int64_t scored_end = 0;   // prompt positions whose rows have been reported
-  bool masked = false;      // its draws are masked; see Listener::on_masked_row
-  int32_t priority = 0;     // lower runs first
   int64_t rank = 0;         // its place in the one order of the schedule; lower is served first, set by add()
-  int32_t preemptions = 0;  // times it gave everything back
   int64_t deadline_ns = 0;  // 0 = none
   int64_t submitted_ns = 0;
   int64_t started_ns = 0;      // first scheduled row; 0 = never
   int64_t first_token_ns = 0;  // 0 = none yet
   cache::Lease lease;
-  bool ran = false;            // since it was admitted: its slot holds what `computed` says
+  int64_t room = 0;         // tokens and scores that its reader can take; only of a scored sequence
+  void* owner = nullptr;    // the engine's record of this request
+  int32_t priority = 0;     // lower runs first
+  int32_t preemptions = 0;  // times it gave everything back
+
+  bool ignore_eos = false;
+  bool scored = false;  // log probabilities of its prompt are reported, which is computed without the cache
+  bool masked = false;  // its draws are masked; see Listener::on_masked_row
+  bool ran = false;     // since it was admitted: its slot holds what `computed` says
   bool history_ready = false;  // the slot's token history holds the prompt
   bool paused = false;         // its reader has no room: keeps what it holds, gets no rows
-  int64_t room = 0;            // tokens and scores that its reader can take; only of a scored sequence
   bool cancelled = false;
-  void* owner = nullptr;  // the engine's record of this request
 
   int64_t size() const { return static_cast<int64_t>(tokens.size()); }
   int64_t completion_tokens() const { return size() - prompt_tokens; }
