@@ -170,7 +170,8 @@ class Maker {
         each(m.host.snapshots, l.committed_bytes, "snapshots"), false);
     add("host slots", m.host.slots * l.slot_bytes, each(m.host.slots, l.slot_bytes, "slots"), false);
     add("token history", m.slots * (dims_.vocab + 1) * 4, each(m.slots, (dims_.vocab + 1) * 4, "slots"));
-    add("activations", model::plan_workspace(dims_, text_.q_lora_rank, m.limits, nullptr).bytes,
+    const DType activations = ops_ ? ops_->activations(dims_) : DType::f32;
+    add("activations", model::plan_workspace(dims_, text_.q_lora_rank, m.limits, activations, nullptr).bytes,
         fmt::format("{} rows a step", m.limits.rows));
     if (ops_)
       for (const kernels::ScratchEntry& e : ops_->scratch(dims_, m.limits))

@@ -60,6 +60,12 @@ class Ops {
   virtual std::vector<ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const = 0;
   // Checks that every shape is supported and allocates the scratch. Once, before the first op.
   virtual Result<void> prepare(const Dims& dims, const StepLimits& limits) = 0;
+  // What products with bf16 weights read of the inputs of sublayers, of KDA's output and of the head's: bf16
+  // on a GPU at the shapes of real models, else f32 (glm5_next spec §23).
+  virtual DType activations(const Dims& dims) const {
+    static_cast<void>(dims);
+    return DType::f32;
+  }
   // Whether there are kernels for caches of this format (kernels/cache_format.h).
   virtual bool holds(DType format) const {
     static_cast<void>(format);

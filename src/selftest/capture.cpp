@@ -7,8 +7,12 @@ namespace godwit::selftest {
 namespace {
 
 std::vector<float> last_row(const View& v) {
-  const float* row = v.row<float>(v.rows - 1);
-  return {row, row + v.cols};
+  std::vector<float> values;
+  for (int64_t c = 0; c < v.cols; ++c) {
+    values.push_back(v.dtype == DType::bf16 ? to_float(v.row<bf16>(v.rows - 1)[c])
+                                            : v.row<float>(v.rows - 1)[c]);
+  }
+  return values;
 }
 
 }  // namespace

@@ -128,13 +128,14 @@ Matrix KdaWorld::mix(const std::vector<SequenceSpec>& specs) {
     return made;
   };
   const View forget = side_.output(rows, w), gate = side_.output(rows, w), o = side_.output(rows, w);
+  const View out = shape_.out == DType::f32 ? o : side_.output(rows, w, shape_.out);
   side_.ops.kda_mix(step.view,
                     {.conv = {input(raw), conv_, shape_.taps, layout_, side_.output(rows, 3 * w)},
                      .forget = {input(low_forget), weight(63), forget},
                      .gate = {input(low_gate), weight(64), gate},
                      .gates = {forget, side_.input(beta), a_exp_, dt_bias_, -5},
-                     .norm = {o, gate, side_.floats(random_matrix(65, 1, low, 0.5f, 1).v), low, 1e-5f, o}});
-  return side_.read(o);
+                     .norm = {o, gate, side_.floats(random_matrix(65, 1, low, 0.5f, 1).v), low, 1e-5f, out}});
+  return side_.read(out);
 }
 
 Matrix KdaWorld::state(int32_t slot) {

@@ -17,6 +17,7 @@ struct KdaShape {
   float key_alike = 0;    // 0…1: how much of every key is one common direction
   float value_scale = 1;  // of the raw values
   DType window = DType::f32;
+  DType out = DType::f32;  // of what mix() leaves
   int64_t slots = 6;
   int64_t pending = 6;
   int64_t slot_stride = 0;  // bytes; 0 = packed

@@ -1,5 +1,6 @@
 // The entries of CudaOps that put several products into one launch.
 #include <algorithm>
+#include <optional>
 
 #include "kernels/sm90/cuda_ops.h"
 
@@ -52,10 +53,12 @@ void CudaOps::multiply(std::span<const Product> products) {
   Product together[kMostProducts];
   int count = 0;
   const View* quantized = nullptr;  // whose codes lie in the scratch
+  std::optional<DType> met;         // by the bf16 weights among them
   const auto flush = [&] {
     if (count > 0) skinny_linear(device_.stream(), together, count, device_.multiprocessors());
     count = 0;
     quantized = nullptr;
+    met.reset();
   };
   for (const Product& given : products) {
     if (given.x.rows == 0 || given.w.out() == 0) continue;
@@ -63,6 +66,7 @@ void CudaOps::multiply(std::span<const Product> products) {
     if (count == kMostProducts || (count > 0 && together[0].x.rows != p.x.rows)) flush();
     forget_codes(p.out);
     const bool fp8 = p.w.data.dtype == DType::f8_e4m3;
+    if (!fp8 && met.value_or(p.x.dtype) != p.x.dtype) flush();
     if (const Quantized* ready = fp8 ? ready_codes(p.x) : nullptr) {
       p.codes = *ready;
     } else if (fp8) {
@@ -73,6 +77,7 @@ void CudaOps::multiply(std::span<const Product> products) {
     }
     if (fits_skinny(p)) {
       together[count++] = p;
+      if (!fp8) met = p.x.dtype;
     } else {
       sm90::linear(device_.stream(), p.x, p.codes, p.w, p.heads, p.out);
     }
@@ -89,7 +94,7 @@ void CudaOps::linears(std::span<const kernels::Linear> all) {
     const size_t count = std::min<size_t>(all.size(), kMostProducts);
     Families sorted;
     for (const kernels::Linear& a : all.first(count)) {
-      GODWIT_ASSERT(a.x.dtype == DType::f32 && a.out.dtype == DType::f32);
+      GODWIT_ASSERT(a.out.dtype == DType::f32);
       sort_rows({a.x, {}, a.w, 1, a.out}, a.decode_rows, sorted);
     }
     multiply(sorted);

@@ -138,6 +138,13 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   return {};
 }
 
+// Small models keep f32, and with it what the reference implementation gives to 1e-5.
+DType CudaOps::activations(const Dims& dims) const {
+  constexpr int64_t kWide = 1024;
+  const bool whole = dims.hidden % kFp8Block == 0 && dims.kda_heads * dims.kda_key % kFp8Block == 0;
+  return whole && dims.hidden >= kWide ? DType::bf16 : DType::f32;
+}
+
 Quantized CudaOps::codes_in(const Area& area, int64_t rows, int64_t columns) const {
   GODWIT_ASSERT(quantized_bytes(rows, columns) <= area.bytes);
   const int64_t padded = padded_columns(columns);

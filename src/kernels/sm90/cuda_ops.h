@@ -1,5 +1,5 @@
-// The CUDA backend. Every op has one plain form for any shape; f32 activations, weights f32 | bf16 | f8_e4m3
-// blocks, caches of every format. See README.md.
+// The CUDA backend. Every op has one plain form for any shape; f32 or bf16 activations, weights f32 | bf16 |
+// f8_e4m3 blocks, caches of every format. See README.md.
 #pragma once
 
 #include <memory>
@@ -33,6 +33,7 @@ class CudaOps final : public kernels::Ops {
   kernels::Memory& memory() override { return memory_; }
   std::vector<kernels::ScratchEntry> scratch(const Dims& dims, const StepLimits& limits) const override;
   Result<void> prepare(const Dims& dims, const StepLimits& limits) override;
+  DType activations(const Dims& dims) const override;
   std::unique_ptr<kernels::Recording> record(const std::function<void()>& issue) override;
 
   void embed(const StepView& step, const kernels::Embed& a) override;

@@ -1,6 +1,7 @@
 // The launch functions: each picks an instance and puts its kernels on the stream. Arguments are those of
-// kernels/ops/*.h; all pointers are device memory; activations are f32. Bounds named here are checked by
-// CudaOps::prepare.
+// kernels/ops/*.h; all pointers are device memory; activations are f32, but for inputs of products, which may
+// be bf16 (x of linear, route, experts; out of rms_norm, gated_norm, mhc_boundary, kda_mix). Bounds named
+// here are checked by CudaOps::prepare.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,8 +27,8 @@ constexpr int64_t padded_columns(int64_t columns) {
   return (columns + kFp8Block - 1) / kFp8Block * kFp8Block;
 }
 
-// x [rows, columns] f32 -> codes and scales. `only_if_fp8`: a weight in device memory; nothing is done when
-// it is not f8_e4m3 (the types of experts are known to the device only).
+// x [rows, columns] f32 or bf16 -> codes and scales. `only_if_fp8`: a weight in device memory; nothing is
+// done when it is not f8_e4m3 (the types of experts are known to the device only).
 void quantize(cudaStream_t stream, const View& x, const Quantized& to, const Weight* only_if_fp8);
 
 // linear (heads = 1) and head_linear. `x_codes` holds x when the weights are f8_e4m3.

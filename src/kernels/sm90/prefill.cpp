@@ -15,7 +15,7 @@ bool aligned(const void* p) {
   return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 bool aligned_rows(const View& v) {
-  return aligned(v.data) && v.stride % 4 == 0;
+  return aligned(v.data) && v.stride * size_of(v.dtype) % 16 == 0;
 }
 
 DenseProduct dense_product(const Product& p) {
@@ -71,9 +71,15 @@ void CudaOps::multiply_dense(std::span<const Product> products) {
     codes.codes = reinterpret_cast<uint8_t*>(operand_.base);
     codes.scales = reinterpret_cast<float*>(operand_.base + padded_rows(rows) * p.x.cols);
     codes.rest_scales = codes.scales + groups * whole;
+    // Packed bf16 rows are read where they lie, but for a rest.
+    const bool ready = d.type == DType::bf16 && p.x.dtype == DType::bf16 && p.x.stride == p.x.cols;
     if (held == nullptr || !same_rows(held->x, p.x) || held->w.data.dtype != d.type) {
       GODWIT_ASSERT(operand_bytes(d.type, rows, p.x.cols) <= operand_.bytes);
-      if (d.type == DType::bf16) {
+      if (ready) {
+        if (whole < rows)
+          narrow_rows(stream, p.x.row_range(whole, rows - whole),
+                      operand_.base + whole * p.x.cols * size_of(d.type));
+      } else if (d.type == DType::bf16) {
         narrow_rows(stream, p.x, operand_.base);
       } else {
         encode_rows(stream, p.x, codes);
@@ -82,7 +88,7 @@ void CudaOps::multiply_dense(std::span<const Product> products) {
     }
     const bool fp8 = d.type == DType::f8_e4m3;
     if (fp8) d.y = result_.base;
-    d.x = operand_.base;
+    d.x = ready ? p.x.data : operand_.base;
     d.x_scales = codes.scales;
     if (whole > 0) dense_->multiply(stream, d, whole, workspace_.base);
     if (whole < rows) {

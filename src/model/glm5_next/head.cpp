@@ -34,15 +34,16 @@ void Model::head(schedule::MaskSource* masks) {
 void Model::sample_rows(int64_t first, int64_t rows, kernels::Sample& s) {
   const View streams = head_rows(ws_.head.streams, rows);
   const View hidden = head_rows(ws_.head.hidden, rows);
+  const View normed = head_rows(ws_.head.normed, rows);
   const View logits = head_rows(ws_.head.logits, rows);
   ops_.gather_rows({head_rows(ws_.streams, rows_), step_arrays_.sampled_rows + first, streams});
   ops_.mhc_mean({streams, hidden});
-  ops_.rms_norm({hidden, weights_->final_norm, static_cast<float>(text_.rms_norm_eps), hidden});
+  ops_.rms_norm({hidden, weights_->final_norm, static_cast<float>(text_.rms_norm_eps), normed});
   // Vocabulary shards are equal but for one row, so each rank writes its columns of the whole row.
   const View own = logits.col_range(weights_->first_id, weights_->lm_head.out());
-  ops_.lm_head({hidden, weights_->lm_head, own});
+  ops_.lm_head({normed, weights_->lm_head, own});
   if (comm_.size() > 1) comm_.all_gather(own, logits);
-  if (observer_) observer_->before_sample(on_host(hidden, mirrors_[0]), on_host(logits, mirrors_[1]));
+  if (observer_) observer_->before_sample(on_host(normed, mirrors_[0]), on_host(logits, mirrors_[1]));
   s.logits = logits;
   ops_.sample(s);
 }

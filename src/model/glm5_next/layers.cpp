@@ -16,6 +16,7 @@ void Model::kda(int layer, const KdaWeights& w) {
   const View gate = head_rows(ws_.kda.gate, rows_);
   const View beta = head_rows(ws_.kda.beta, rows_);
   const View o = head_rows(ws_.kda.o, rows_);
+  const View out = head_rows(ws_.kda.out, rows_);
   const int64_t width = w.q.out();
   const int32_t taps = static_cast<int32_t>(dims_.conv_taps);
 
@@ -32,8 +33,8 @@ void Model::kda(int layer, const KdaWeights& w) {
                 .forget = {low_forget, w.f_b, forget, decode},
                 .gate = {low_gate, w.g_b, gate, decode},
                 .gates = {forget, beta, w.a_exp, w.dt_bias, static_cast<float>(text_.linear_lower_bound)},
-                .norm = {o, gate, w.o_norm, dims_.kda_key, static_cast<float>(text_.rms_norm_eps), o}});
-  ops_.linear({o, w.o, head_rows(ws_.y, rows_), decode});
+                .norm = {o, gate, w.o_norm, dims_.kda_key, static_cast<float>(text_.rms_norm_eps), out}});
+  ops_.linear({out, w.o, head_rows(ws_.y, rows_), decode});
   comm_.all_reduce(head_rows(ws_.y, rows_));
 }
 

@@ -13,7 +13,8 @@ ModelBytes price(const TextConfig& text, const ShardPlan& plan, const ModelOptio
   bytes.slots =
       options.slots * (layout.slot_bytes + (dims.vocab + 1) * 4);  // with token history and last token
   bytes.snapshots = options.snapshots * layout.committed_bytes;
-  bytes.workspace = plan_workspace(dims, text.q_lora_rank, options.limits, nullptr).bytes;
+  bytes.workspace =
+      plan_workspace(dims, text.q_lora_rank, options.limits, ops.activations(dims), nullptr).bytes;
   for (const kernels::ScratchEntry& e : ops.scratch(dims, options.limits)) bytes.scratch += e.bytes;
   return bytes;
 }
@@ -47,8 +48,10 @@ Result<std::unique_ptr<Model>> Model::assemble(std::shared_ptr<const ModelWeight
       options.kv_dtype, options.pages, options.slots, options.snapshots);
   m->host_ = std::make_unique<HostPool>(ops.memory(), m->state_->layout(), options.host);
   m->damaged_.reserve(static_cast<size_t>(options.slots));
-  const int64_t bytes = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, nullptr).bytes;
-  m->ws_ = plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, m->arena_.take(bytes));
+  const auto plan_at = [&](std::byte* base) {
+    return plan_workspace(m->dims_, config.text.q_lora_rank, options.limits, ops.activations(m->dims_), base);
+  };
+  m->ws_ = plan_at(m->arena_.take(plan_at(nullptr).bytes));
   m->history_tokens_ = m->arena_.in_place() ? nullptr : m->arena_.take_array<int32_t>(options.limits.context);
   m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.logits_rows());
   if (!m->arena_.in_place())

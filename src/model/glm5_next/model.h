@@ -45,7 +45,8 @@ class Observer {
   virtual void after_layer(int layer, const View& streams) = 0;                    // [T, n D]
   virtual void after_select(int layer, const View& pools, const View& count) = 0;  // DSA layers
   virtual void after_route(int layer, const View& ids, const View& weights) = 0;   // MoE layers
-  virtual void before_sample(const View& hidden, const View& logits) = 0;          // [R, D], [R, V]
+  virtual void before_sample(const View& hidden,
+                             const View& logits) = 0;  // [R, D] Ops::activations(), [R, V]
 };
 
 // Pieces of a forward pass. `bench step` times a part by running it alone.

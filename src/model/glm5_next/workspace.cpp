@@ -21,7 +21,7 @@ struct Carver {
 }  // namespace
 
 Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::StepLimits& limits,
-                         std::byte* base) {
+                         DType activations, std::byte* base) {
   const int64_t t = limits.rows;
   const int64_t r = limits.sampled_rows;
   const int64_t width = d.kda_heads * d.kda_key;
@@ -30,7 +30,7 @@ Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::
   w.streams = c.take(t, d.streams * d.hidden);
   w.mix = c.take(t, d.streams + d.streams * d.streams);
   w.x = c.take(t, d.hidden);
-  w.normed = c.take(t, d.hidden);
+  w.normed = c.take(t, d.hidden, activations);
   w.y = c.take(t, d.hidden);
   w.pools = c.take(t, d.index_topk / d.index_pool, DType::i32);
   w.count = c.take(t, 1, DType::i32);
@@ -44,6 +44,7 @@ Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::
   w.kda.gate = c.take(t, width);
   w.kda.beta = c.take(t, d.kda_heads);
   w.kda.o = c.take(t, width);
+  w.kda.out = activations == DType::f32 ? w.kda.o : c.take(t, width, activations);
 
   c.at = shared;
   w.dsa.q_latent = c.take(t, q_lora);
@@ -69,6 +70,7 @@ Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::
   c.at = shared;
   w.head.streams = c.take(r, d.streams * d.hidden);
   w.head.hidden = c.take(r, d.hidden);
+  w.head.normed = activations == DType::f32 ? w.head.hidden : c.take(r, d.hidden, activations);
   w.head.logits = c.take(r, d.vocab);
   w.bytes = c.end;
   return w;

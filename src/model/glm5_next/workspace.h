@@ -12,7 +12,7 @@ struct Workspace {
   View streams;  // [T, n D]
   View mix;      // [T, n + n^2] f32
   View x;        // [T, D] collapsed row
-  View normed;   // [T, D] input of a sublayer
+  View normed;   // [T, D] input of a sublayer, Ops::activations()
   View y;        // [T, D] its output
 
   struct Kda {
@@ -22,6 +22,7 @@ struct Workspace {
     View forget, gate;  // [T, W]
     View beta;          // [T, H]
     View o;             // [T, W]
+    View out;           // [T, W] after its norm, Ops::activations(); o itself when that is f32
   } kda;
   struct Dsa {
     View q_latent;               // [T, q_lora]
@@ -49,6 +50,7 @@ struct Workspace {
   struct Head {
     View streams;  // [R, n D] of the sampled rows
     View hidden;   // [R, D]
+    View normed;   // [R, D] Ops::activations(); hidden itself when that is f32
     View logits;   // [R, V] f32
   } head;
 
@@ -57,7 +59,7 @@ struct Workspace {
 
 // Lays the buffers out; with base == nullptr only `bytes` is meaningful (what the ledger asks for).
 Workspace plan_workspace(const kernels::Dims& dims, int64_t q_lora, const kernels::StepLimits& limits,
-                         std::byte* base);
+                         DType activations, std::byte* base);
 
 // The first `rows` rows of a buffer.
 inline View head_rows(const View& v, int64_t rows) {

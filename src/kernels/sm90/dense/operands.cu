@@ -9,35 +9,44 @@ namespace {
 
 constexpr int kThreads = 256;
 
-__device__ inline uint32_t two_bf16(float low, float high) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(low)) |
-         static_cast<uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16;
-}
-
 // Rows are cut into as many blocks as they are long; 32-bit division is the short one.
 struct Place {
   uint32_t row, block;
   __device__ explicit Place(uint32_t blocks) : row(blockIdx.x / blocks), block(blockIdx.x - row * blocks) {}
 };
 
+// Eight values as bf16, and four as f32.
+__device__ inline uint4 narrow_eight(const float* from) {
+  const float4 a = reinterpret_cast<const float4*>(from)[0], b = reinterpret_cast<const float4*>(from)[1];
+  return {two_bf16(a.x, a.y), two_bf16(a.z, a.w), two_bf16(b.x, b.y), two_bf16(b.z, b.w)};
+}
+__device__ inline uint4 narrow_eight(const bf16* from) {
+  return *reinterpret_cast<const uint4*>(from);
+}
+__device__ inline float4 widen_four(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+__device__ inline float4 widen_four(const bf16* from) {
+  const uint2 v = *reinterpret_cast<const uint2*>(from);
+  return {low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y)};
+}
+
 // A thread takes eight values of a row; `eights` is how many a row has. Rows past the last are zeros.
+template <class X>
 __global__ void __launch_bounds__(kThreads)
-    narrow_kernel(Rows<const float> x, uint32_t rows, uint32_t eights, uint32_t blocks, uint4* to) {
+    narrow_kernel(Rows<const X> x, uint32_t rows, uint32_t eights, uint32_t blocks, uint4* to) {
   begin_dependent();
   const Place place(blocks);
   const uint32_t row = place.row, at = place.block * kThreads + threadIdx.x;
   if (at >= eights) return;
   uint4 out{0, 0, 0, 0};
-  if (row < rows) {
-    const float4* from = reinterpret_cast<const float4*>(x(row)) + 2 * at;
-    const float4 a = from[0], b = from[1];
-    out = {two_bf16(a.x, a.y), two_bf16(a.z, a.w), two_bf16(b.x, b.y), two_bf16(b.z, b.w)};
-  }
+  if (row < rows) out = narrow_eight(x(row) + 8 * at);
   to[int64_t{row} * eights + at] = out;
 }
 
 // The quantiser of kernels/quantize.h, bit for bit: a warp a group.
-__global__ void __launch_bounds__(kThreads) encode_kernel(Rows<const float> x, uint32_t rows, uint32_t whole,
+template <class X>
+__global__ void __launch_bounds__(kThreads) encode_kernel(Rows<const X> x, uint32_t rows, uint32_t whole,
                                                           uint32_t groups, uint32_t blocks, DenseCodes to) {
   begin_dependent();
   const Place place(blocks);
@@ -45,7 +54,7 @@ __global__ void __launch_bounds__(kThreads) encode_kernel(Rows<const float> x, u
   const uint32_t lane = threadIdx.x % 32;
   if (group >= groups) return;
   float4 v{0, 0, 0, 0};
-  if (row < rows) v = reinterpret_cast<const float4*>(x(row) + group * kFp8Block)[lane];
+  if (row < rows) v = widen_four(x(row) + group * kFp8Block + 4 * lane);
   bool has_nan = isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w);
   float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -83,11 +92,9 @@ __global__ void __launch_bounds__(kThreads)
   const uint32_t at = place.block * kThreads + threadIdx.x;
   if (at >= eights) return;
   const uint4 v = from[int64_t{place.row} * eights + at];
-  const auto low = [](uint32_t two) { return __uint_as_float(two << 16); };
-  const auto high = [](uint32_t two) { return __uint_as_float(two & 0xffff0000u); };
   float4* out = reinterpret_cast<float4*>(to(place.row)) + 2 * at;
-  out[0] = {low(v.x), high(v.x), low(v.y), high(v.y)};
-  out[1] = {low(v.z), high(v.z), low(v.w), high(v.w)};
+  out[0] = {low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y)};
+  out[1] = {low_half(v.z), high_half(v.z), low_half(v.w), high_half(v.w)};
 }
 
 template <class... Parameters, class... Arguments>
@@ -101,16 +108,25 @@ void launch_rows(cudaStream_t stream, int64_t rows, unsigned blocks, void (*kern
 void narrow_rows(cudaStream_t stream, const View& x, void* to) {
   const auto eights = static_cast<uint32_t>(x.cols / 8);
   const unsigned blocks = blocks_for(eights, kThreads);
-  launch_rows(stream, padded_rows(x.rows), blocks, narrow_kernel, rows_of<const float>(x),
-              static_cast<uint32_t>(x.rows), eights, blocks, static_cast<uint4*>(to));
+  const auto launch = [&](auto rows) {
+    using X = std::remove_cvref_t<decltype(*rows.data)>;
+    launch_rows(stream, padded_rows(x.rows), blocks, narrow_kernel<X>, rows, static_cast<uint32_t>(x.rows),
+                eights, blocks, static_cast<uint4*>(to));
+  };
+  if (x.dtype == DType::bf16) return launch(rows_of<const bf16>(x));
+  launch(rows_of<const float>(x));
 }
 
 void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to) {
   const auto groups = static_cast<uint32_t>(x.cols / kFp8Block);
   const unsigned blocks = blocks_for(groups, kThreads / 32);
-  launch_rows(stream, padded_rows(x.rows), blocks, encode_kernel, rows_of<const float>(x),
-              static_cast<uint32_t>(x.rows), static_cast<uint32_t>(x.rows / kDenseRows * kDenseRows), groups,
-              blocks, to);
+  const auto launch = [&](auto rows) {
+    using X = std::remove_cvref_t<decltype(*rows.data)>;
+    launch_rows(stream, padded_rows(x.rows), blocks, encode_kernel<X>, rows, static_cast<uint32_t>(x.rows),
+                static_cast<uint32_t>(x.rows / kDenseRows * kDenseRows), groups, blocks, to);
+  };
+  if (x.dtype == DType::bf16) return launch(rows_of<const bf16>(x));
+  launch(rows_of<const float>(x));
 }
 
 void copy_rows(cudaStream_t stream, const float* from, int64_t stride, const View& to) {

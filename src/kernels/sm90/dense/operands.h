@@ -15,8 +15,8 @@ struct DenseCodes {
   float* rest_scales = nullptr;  // [K / 128, kDenseRows]
 };
 
-// x f32, 16-byte aligned rows; K is a multiple of 8, of 128 for codes. Rows up to a multiple of kDenseRows
-// are written, those past x's as zeros.
+// x f32 or bf16, 16-byte aligned rows; K is a multiple of 8, of 128 for codes. Rows up to a multiple of
+// kDenseRows are written, those past x's as zeros.
 void narrow_rows(cudaStream_t stream, const View& x, void* to);  // bf16 [padded rows, K]
 void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to);
 // Products to where the op wants them: f32 rows, or bf16 [rows, to.cols] widened.

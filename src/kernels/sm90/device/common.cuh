@@ -49,6 +49,44 @@ __device__ inline float rounded_to(DType type, float value) {
   return type == DType::f32 ? value : __bfloat162float(__float2bfloat16_rn(value));
 }
 
+// Two values rounded to bf16.
+__device__ inline uint32_t two_bf16(float low, float high) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+         static_cast<uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16;
+}
+__device__ inline float low_half(uint32_t two) {
+  return __uint_as_float(two << 16);
+}
+__device__ inline float high_half(uint32_t two) {
+  return __uint_as_float(two & 0xffff0000u);
+}
+
+// Rows of activations to write, f32 or bf16. put() returns what a reader will find.
+struct ActivationRows {
+  void* data;
+  int64_t stride;
+  bool narrow;
+
+  __device__ float put(int64_t r, int64_t c, float v) const {
+    const int64_t at = r * stride + c;
+    if (!narrow) return static_cast<float*>(data)[at] = v;
+    const __nv_bfloat16 rounded = __float2bfloat16_rn(v);
+    static_cast<__nv_bfloat16*>(data)[at] = rounded;
+    return __bfloat162float(rounded);
+  }
+  // Columns [c, c + 4), on a boundary of four elements.
+  __device__ float4 put(int64_t r, int64_t c, float4 v) const {
+    const int64_t at = r * stride + c;
+    if (!narrow) return *reinterpret_cast<float4*>(static_cast<float*>(data) + at) = v;
+    const uint2 rounded{two_bf16(v.x, v.y), two_bf16(v.z, v.w)};
+    *reinterpret_cast<uint2*>(static_cast<bf16*>(data) + at) = rounded;
+    return {low_half(rounded.x), high_half(rounded.x), low_half(rounded.y), high_half(rounded.y)};
+  }
+};
+inline ActivationRows activation_rows(const View& v) {
+  return {v.data, v.stride, v.dtype == DType::bf16};
+}
+
 __device__ inline float sigmoid(float x) {
   return 1.0f / (1.0f + expf(-x));
 }

@@ -40,7 +40,7 @@ struct Mix {
   const float* norm;  // [d]
   float eps;
   kernels::KdaState state;
-  Rows<float> out;
+  ActivationRows out;
   int32_t heads, width;  // W
   int32_t group;         // sequences of a block; above one, each has one row and nothing to fold in
 };
@@ -303,8 +303,7 @@ __device__ void finish_row(const Shared& m, const Mix& a, const float4& weight, 
   float squares[1] = {dot(o, o)};
   warp_sums(squares);
   const float scale = fast_rsqrt(squares[0] * (1.0f / kDim) + a.eps);
-  reinterpret_cast<float4*>(a.out(m.entry[r].t) + head * kDim)[lane] =
-      times(times(scaled(o, scale), weight), gate);
+  a.out.put(m.entry[r].t, head * kDim + 4 * lane, times(times(scaled(o, scale), weight), gate));
 }
 
 struct Column4 {
@@ -554,9 +553,9 @@ bool fits_kda_mix(const kernels::KdaMix& a) {
   };
   const kernels::KdaState& state = a.conv.state;
   return a.norm.head_dim == kDim && a.conv.taps == kTaps && low_rank(a.forget) && low_rank(a.gate) &&
-         rows(a.conv.raw) && rows(a.norm.out) && aligned(a.conv.weight, 0) && aligned(a.gates.dt_bias, 0) &&
-         aligned(a.norm.weight, 0) && aligned(state.base + state.state_offset, state.slot_stride) &&
-         state.pending_key_offset % 16 == 0;
+         rows(a.conv.raw) && aligned(a.norm.out.data, a.norm.out.stride * size_of(a.norm.out.dtype)) &&
+         aligned(a.conv.weight, 0) && aligned(a.gates.dt_bias, 0) && aligned(a.norm.weight, 0) &&
+         aligned(state.base + state.state_offset, state.slot_stride) && state.pending_key_offset % 16 == 0;
 }
 
 void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, int multiprocessors) {
@@ -573,7 +572,7 @@ void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a
               a.norm.weight,
               a.norm.eps,
               a.conv.state,
-              rows_of<float>(a.norm.out),
+              activation_rows(a.norm.out),
               static_cast<int32_t>(a.gates.beta.cols),
               static_cast<int32_t>(a.norm.out.cols),
               group_of(step, a.gates.beta.cols, multiprocessors)};

@@ -7,13 +7,13 @@
 
 namespace godwit::sm90 {
 
-// One row of activations as weights of type W need it.
-template <class W>
+// One row of activations as weights of type W need it; X is f32 or bf16.
+template <class W, class X = float>
 struct Activations {
-  const float* x;
+  const X* x;
 };
-template <>
-struct Activations<f8_e4m3> {
+template <class X>
+struct Activations<f8_e4m3, X> {
   const uint8_t* codes;  // padded to whole groups of 128
   const float* scales;   // one a group
 };
@@ -55,8 +55,8 @@ __device__ inline void load_four(const f8_e4m3* w, int64_t k, int64_t in, float*
 }
 
 // sum[r] = w · row r, complete in every lane. w_scales: the scales of w's block row (f8_e4m3 only).
-template <class W, int kRows, bool kVector>
-__device__ inline void warp_dot(const W* w, const float* w_scales, const Activations<W>* rows, int64_t in,
+template <class W, int kRows, bool kVector, class X = float>
+__device__ inline void warp_dot(const W* w, const float* w_scales, const Activations<W, X>* rows, int64_t in,
                                 float* sum) {
   const int lane = threadIdx.x % 32;
 #pragma unroll

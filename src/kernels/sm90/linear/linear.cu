@@ -8,8 +8,9 @@ namespace {
 
 constexpr int kWarps = 8;
 
+template <class X>
 struct PlainProduct {
-  Rows<const float> x;   // [rows, heads in]
+  Rows<const X> x;       // [rows, heads in]
   Quantized codes;       // of x, f8_e4m3 weights only (heads = 1)
   const void* w;         // [heads outs, in], rows w_stride elements apart
   int64_t w_stride;      //
@@ -19,8 +20,8 @@ struct PlainProduct {
   int64_t rows, heads, in, outs;
 };
 
-template <class W>
-__device__ Activations<W> activations(const PlainProduct& p, int64_t row, int64_t head) {
+template <class W, class X>
+__device__ Activations<W, X> activations(const PlainProduct<X>& p, int64_t row, int64_t head) {
   if constexpr (sizeof(W) == 1) {
     return {p.codes.codes + row * p.codes.padded, p.codes.scales + row * (p.codes.padded / kFp8Block)};
   } else {
@@ -29,14 +30,14 @@ __device__ Activations<W> activations(const PlainProduct& p, int64_t row, int64_
 }
 
 // Blocks of the same columns are neighbours, so that their weights come from L2.
-template <class W, int kRows, bool kVector>
-__global__ void __launch_bounds__(32 * kWarps) linear_kernel(PlainProduct p) {
+template <class W, class X, int kRows, bool kVector>
+__global__ void __launch_bounds__(32 * kWarps) linear_kernel(PlainProduct<X> p) {
   begin_dependent();
   const int64_t tiles = (p.rows + kRows - 1) / kRows;
   const int64_t first = blockIdx.x % tiles * kRows;
   const int64_t column = blockIdx.x / tiles * kWarps + threadIdx.x / 32;
   if (column >= p.heads * p.outs) return;
-  Activations<W> rows[kRows];
+  Activations<W, X> rows[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     rows[r] = activations<W>(p, first + r < p.rows ? first + r : p.rows - 1, column / p.outs);
@@ -51,32 +52,30 @@ __global__ void __launch_bounds__(32 * kWarps) linear_kernel(PlainProduct p) {
   }
 }
 
-template <class W, int kRows>
-void launch_rows(cudaStream_t stream, const PlainProduct& p) {
+template <class W, int kRows, class X>
+void launch_rows(cudaStream_t stream, const PlainProduct<X>& p) {
   const int64_t tiles = (p.rows + kRows - 1) / kRows;
   const unsigned blocks = blocks_for(tiles * ((p.heads * p.outs + kWarps - 1) / kWarps), 1);
-  const bool x_by_four = sizeof(W) == 1 || loads_by_four<float>(p.x.data, p.x.stride, p.in);
+  const bool x_by_four = sizeof(W) == 1 || loads_by_four<X>(p.x.data, p.x.stride, p.in);
   if (x_by_four && loads_by_four<W>(p.w, p.w_stride, p.in)) {
-    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, kRows, true>, p);
+    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, X, kRows, true>, p);
   } else {
-    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, kRows, false>, p);
+    launch_dependent(stream, "linear", blocks, 32 * kWarps, 0, linear_kernel<W, X, kRows, false>, p);
   }
 }
 
-template <class W>
-void launch(cudaStream_t stream, const PlainProduct& p) {
+template <class W, class X>
+void launch(cudaStream_t stream, const PlainProduct<X>& p) {
   if (p.rows == 1) return launch_rows<W, 1>(stream, p);
   launch_rows<W, 8>(stream, p);
 }
 
-}  // namespace
-
-void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
-            const View& out) {
-  if (x.rows == 0 || w.out() == 0) return;
-  const PlainProduct p{
-      rows_of<const float>(x), x_codes, w.data.data, w.data.stride, w.scales,       w.scale_stride,
-      rows_of<float>(out),     x.rows,  heads,       w.in(),        w.out() / heads};
+template <class X>
+void launch_as(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
+               const View& out) {
+  const PlainProduct<X> p{
+      rows_of<const X>(x), x_codes, w.data.data, w.data.stride, w.scales,       w.scale_stride,
+      rows_of<float>(out), x.rows,  heads,       w.in(),        w.out() / heads};
   switch (w.data.dtype) {
     case DType::f32:
       return launch<float>(stream, p);
@@ -85,6 +84,16 @@ void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const 
     default:
       return launch<f8_e4m3>(stream, p);
   }
+}
+
+}  // namespace
+
+void linear(cudaStream_t stream, const View& x, const Quantized& x_codes, const Weight& w, int64_t heads,
+            const View& out) {
+  if (x.rows == 0 || w.out() == 0) return;
+  if (x.dtype == DType::bf16 && w.data.dtype != DType::f8_e4m3)
+    return launch_as<bf16>(stream, x, x_codes, w, heads, out);
+  launch_as<float>(stream, x, x_codes, w, heads, out);  // of e4m3 weights: codes are read, not x
 }
 
 }  // namespace godwit::sm90

@@ -8,14 +8,15 @@
 namespace godwit::sm90 {
 
 // Columns [128 group, 128 group + 128) of a row of `columns` values; what lies past its end is zero codes.
-__device__ inline void quantize_group(const float* x, int64_t columns, const Quantized& to, int64_t row,
+template <class X>
+__device__ inline void quantize_group(const X* x, int64_t columns, const Quantized& to, int64_t row,
                                       int64_t group) {
   const int64_t k = group * kFp8Block + 4 * (threadIdx.x % 32);
   float v[4], largest = 0;
   bool has_nan = false;
 #pragma unroll
   for (int j = 0; j < 4; ++j) {
-    v[j] = k + j < columns ? x[k + j] : 0.0f;
+    v[j] = k + j < columns ? load(x + k + j) : 0.0f;
     has_nan |= isnan(v[j]);
     largest = fmaxf(largest, fabsf(v[j]));
   }

@@ -29,7 +29,7 @@ struct Boundary {
   float* partial;  // [T, D / 32, kPartial]
   Rows<float> mix, x;
   const float* norm;  // null: no norm
-  Rows<float> normed;
+  ActivationRows normed;
   Quantized codes;  // of normed; null: not wanted
 };
 
@@ -305,8 +305,8 @@ __global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__
     const int c = column + k * 4 * kThreads;
     if (c >= width) break;
     const float4 w = k == 0 ? norm[0] : norm[1], v = k == 0 ? x[0] : x[1];
-    const float4 n{v.x * by * w.x, v.y * by * w.y, v.z * by * w.z, v.w * by * w.w};
-    *reinterpret_cast<float4*>(a.normed(t) + c) = n;
+    const float4 n =
+        a.normed.put(t, c, float4{v.x * by * w.x, v.y * by * w.y, v.z * by * w.z, v.w * by * w.w});
     if (a.codes.codes != nullptr) quantize_group(n, a.codes, t, c);
   }
 }
@@ -347,7 +347,7 @@ void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const k
   b.mix = rows_of<float>(a.mix);
   b.x = rows_of<float>(a.x);
   b.norm = norm;
-  b.normed = rows_of<float>(normed);
+  b.normed = activation_rows(normed);
   if (codes) b.codes = *codes;
   const int64_t blocks = b.width / kColumns * ((b.rows + kRows - 1) / kRows);
   launch_dependent(stream, "mhc_boundary", blocks_for(blocks, 1), kMixThreads, 0, mix_kernel, b);

@@ -29,7 +29,7 @@ struct Slice {
   int32_t width;
   Rows<float> mix, x;
   const float* norm;  // null: x is what is asked for, else its normed rows are
-  Rows<float> normed;
+  ActivationRows normed;
 };
 
 struct Shared {
@@ -241,8 +241,9 @@ __global__ void __launch_bounds__(kThreads, 2) slice_kernel(const __grid_constan
         continue;
       }
       const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm + c));
-      *reinterpret_cast<float4*>(a.normed(t) + c) =
-          float4{x[k].x * scale * w.x, x[k].y * scale * w.y, x[k].z * scale * w.z, x[k].w * scale * w.w};
+      a.normed.put(
+          t, c,
+          float4{x[k].x * scale * w.x, x[k].y * scale * w.y, x[k].z * scale * w.z, x[k].w * scale * w.w});
     }
   }
 }
@@ -279,7 +280,7 @@ void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, c
   b.mix = rows_of<float>(a.mix);
   b.x = rows_of<float>(a.x);
   b.norm = norm;
-  b.normed = rows_of<float>(normed);
+  b.normed = activation_rows(normed);
   launch_dependent(stream, "mhc_boundary", blocks_for(b.rows, kRows), kThreads, 0, slice_kernel, b);
 }
 

@@ -12,7 +12,7 @@ using kernels::ExpertWeights;
 constexpr int kWarps = 8;
 
 struct Plan {
-  Rows<const float> x;  // [T, D]
+  View x;  // [T, D] f32 or bf16
   Quantized x_codes;
   Rows<const int32_t> ids;    // [T, k]
   Rows<const float> weights;  // [T, k]
@@ -25,11 +25,11 @@ struct Plan {
   Rows<float> out;  // [T, D]
 };
 
-// Row n of w times one row of activations, given as f32 and as codes.
-template <class W>
-__device__ float product_as(const Weight& w, int64_t n, const float* x, const Quantized& codes, int64_t row) {
+// Row n of w times one row of activations, given as they are and as codes.
+template <class W, class X>
+__device__ float product_as(const Weight& w, int64_t n, const X* x, const Quantized& codes, int64_t row) {
   const W* weights = static_cast<const W*>(w.data.data) + n * w.data.stride;
-  Activations<W> in;
+  Activations<W, X> in;
   const float* scales = nullptr;
   bool by_four = loads_by_four<W>(weights, w.data.stride, w.data.cols);
   if constexpr (sizeof(W) == 1) {
@@ -37,7 +37,7 @@ __device__ float product_as(const Weight& w, int64_t n, const float* x, const Qu
     scales = w.scales + n / kFp8Block * w.scale_stride;
   } else {
     in = {x};
-    by_four = by_four && loads_by_four<float>(x, 0, w.data.cols);
+    by_four = by_four && loads_by_four<X>(x, 0, w.data.cols);
   }
   float sum;
   if (by_four) {
@@ -48,7 +48,8 @@ __device__ float product_as(const Weight& w, int64_t n, const float* x, const Qu
   return sum;
 }
 
-__device__ float product(const Weight& w, int64_t n, const float* x, const Quantized& codes, int64_t row) {
+template <class X>
+__device__ float product(const Weight& w, int64_t n, const X* x, const Quantized& codes, int64_t row) {
   switch (w.data.dtype) {
     case DType::f32:
       return product_as<float>(w, n, x, codes, row);
@@ -59,6 +60,7 @@ __device__ float product(const Weight& w, int64_t n, const float* x, const Quant
   }
 }
 
+template <class X>
 __global__ void __launch_bounds__(32 * kWarps) gate_up_kernel(Plan p) {
   begin_dependent();
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
@@ -69,8 +71,9 @@ __global__ void __launch_bounds__(32 * kWarps) gate_up_kernel(Plan p) {
   float value = 0;  // of experts of other ranks and past I, so that the quantiser reads nothing undefined
   if (local >= 0 && local < p.held && n < p.experts[local].gate.data.rows) {
     const ExpertWeights& e = p.experts[local];
-    const float gate = product(e.gate, n, p.x(t), p.x_codes, t);
-    value = clamped_swiglu(gate, product(e.up, n, p.x(t), p.x_codes, t), p.limit);
+    const X* x = p.x.row<X>(t);
+    const float gate = product(e.gate, n, x, p.x_codes, t);
+    value = clamped_swiglu(gate, product(e.up, n, x, p.x_codes, t), p.limit);
   }
   if (threadIdx.x % 32 == 0) p.inner(assignment)[n] = value;
 }
@@ -85,7 +88,8 @@ __global__ void __launch_bounds__(32 * kWarps) down_kernel(Plan p) {
     const int32_t local = p.ids(t)[i] - p.first;
     if (local < 0 || local >= p.held) continue;
     const int64_t assignment = t * p.chosen + i;
-    const float y = product(p.experts[local].down, n, p.inner(assignment), p.inner_codes, assignment);
+    const float* inner = p.inner(assignment);
+    const float y = product(p.experts[local].down, n, inner, p.inner_codes, assignment);
     sum = fmaf(p.weights(t)[i], y, sum);
   }
   if (threadIdx.x % 32 == 0) p.out(t)[n] = sum;
@@ -95,7 +99,7 @@ __global__ void __launch_bounds__(32 * kWarps) down_kernel(Plan p) {
 
 void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch& scratch) {
   if (a.x.rows == 0) return;
-  const Plan p{rows_of<const float>(a.x),
+  const Plan p{a.x,
                scratch.x,
                rows_of<const int32_t>(a.ids),
                rows_of<const float>(a.weights),
@@ -114,7 +118,7 @@ void experts(cudaStream_t stream, const kernels::Experts& a, const ExpertScratch
   const View inner{scratch.inner, DType::f32, p.rows * p.chosen, p.inner_width, scratch.inner_stride};
   quantize(stream, a.x, scratch.x, gate);
   launch_dependent(stream, "experts", blocks_for(p.rows * p.chosen * p.inner_width, kWarps), 32 * kWarps, 0,
-                   gate_up_kernel, p);
+                   a.x.dtype == DType::bf16 ? gate_up_kernel<bf16> : gate_up_kernel<float>, p);
   quantize(stream, inner, scratch.inner_codes, gate);
   launch_dependent(stream, "experts", blocks_for(p.rows * p.width, kWarps), 32 * kWarps, 0, down_kernel, p);
 }

@@ -104,7 +104,7 @@ struct Up {
   }
   __device__ Tiles<2> tiles(const Chunk& c, int row_group) const {
     const Group& e = a.groups.group[c.group];
-    const int first = c.pair + min(row_group * kPairs, c.pairs - 1), count = max(1, pairs_of(c, row_group));
+    const int first = c.pair + min(row_group * kPairs, c.pairs - 1), count = pairs_of(c, row_group);
     Tiles<2> t;
     t.scale_stride = e.up_scale_stride;
     aim<W>(t, 0, e.gate, e.gate_scales, a.columns, first, count);
@@ -162,7 +162,7 @@ struct Down {
   __device__ Chunk first() const { return at(0); }
   __device__ void next(Chunk& c) const { c = at(c.group + c.groups); }
   __device__ Split split(const Chunk& c) const { return width(c).down; }
-  // A row group without work repeats the last.
+  // A row group without work looks at the last, and copies nothing.
   __device__ const Group& group_of(const Chunk& c, int row_group) const {
     return a.groups.group[c.group + min(row_group, c.groups - 1)];
   }
@@ -173,8 +173,8 @@ struct Down {
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
       const int skipped = min(tile * kTileRows, owned - 1);
-      aim<W>(t, tile, e.down, e.down_scales, width(c).inner, first_column + skipped,
-             min(kTileRows, owned - skipped));
+      const int rows = row_group < c.groups ? max(0, min(kTileRows, owned - tile * kTileRows)) : 0;
+      aim<W>(t, tile, e.down, e.down_scales, width(c).inner, first_column + skipped, rows);
     }
     return t;
   }
@@ -281,13 +281,14 @@ void launch_down(cudaStream_t stream, Work work) {
                    down_kernel<W, kRowTiles, kTiles>, work);
 }
 
-template <class W>
+// UpW: the weights of the first product with what they meet; what lies between the products is f32 or codes.
+template <class UpW, class W>
 void launch(cudaStream_t stream, const Work& work, int64_t entries, int multiprocessors) {
   const bool narrow = work.tokens <= kNarrowRows;
   if (narrow) {
-    launch_up<W, 1>(stream, work, multiprocessors);
+    launch_up<UpW, 1>(stream, work, multiprocessors);
   } else {
-    launch_up<W, 4>(stream, work, multiprocessors);
+    launch_up<UpW, 4>(stream, work, multiprocessors);
   }
   if (sizeof(W) == 1) {
     const int64_t columns = work.inner_x.codes.padded;
@@ -325,7 +326,7 @@ bool fits_grouped(const kernels::Experts& a, int64_t inner) {
   if (a.dtype == DType::f32 || a.expert_count == 0) return false;
   if (a.x.cols * bytes % skinny::kBlockBytes != 0 || inner * bytes % skinny::kBlockBytes != 0) return false;
   return a.dtype == DType::f8_e4m3 ||
-         (reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 && a.x.stride % 4 == 0);
+         (reinterpret_cast<uintptr_t>(a.x.data) % 16 == 0 && a.x.stride * size_of(a.x.dtype) % 16 == 0);
 }
 
 void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kernels::Ffn* shared,
@@ -339,9 +340,9 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   }
   Work w{};
   w.groups = choice.to;
-  w.x = {static_cast<const float*>(a.x.data), a.x.stride, scratch.x};
+  w.x = skinny::x_of(a.x, scratch.x);
   w.inner = {scratch.inner, scratch.inner_stride};
-  w.inner_x = {scratch.inner, scratch.inner_stride, scratch.inner_codes};
+  w.inner_x = skinny::x_of({scratch.inner, DType::f32, 0, 0, scratch.inner_stride}, scratch.inner_codes);
   const auto blocks = [&](int64_t in) { return in * size_of(a.dtype) / skinny::kBlockBytes; };
   const auto width = [&](int64_t inner) {
     return Width{static_cast<int32_t>(inner), skinny::split_of(blocks(inner))};
@@ -360,8 +361,9 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   w.tokens = static_cast<int32_t>(rows);
   w.out = rows_of<float>(out);
   const int64_t entries = rows * (a.ids.cols + (shared ? 1 : 0));
-  if (a.dtype == DType::f8_e4m3) return launch<f8_e4m3>(stream, w, entries, multiprocessors);
-  launch<bf16>(stream, w, entries, multiprocessors);
+  if (a.dtype == DType::f8_e4m3) return launch<f8_e4m3, f8_e4m3>(stream, w, entries, multiprocessors);
+  if (a.x.dtype == DType::bf16) return launch<skinny::BothBf16, bf16>(stream, w, entries, multiprocessors);
+  launch<bf16, bf16>(stream, w, entries, multiprocessors);
 }
 
 int64_t group_bytes(int64_t rows, int64_t chosen) {

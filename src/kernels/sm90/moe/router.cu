@@ -19,9 +19,10 @@ constexpr int kMostRows = 16;  // of a block
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kFewExperts = 512;  // whose candidates lie in shared memory for so many rows
 
+template <class X>
 struct Router {
-  Rows<const float> x;  // [T, K]
-  const bf16* w;        // [E, K]
+  Rows<const X> x;  // [T, K]
+  const bf16* w;    // [E, K]
   int64_t w_stride;
   int32_t columns, rows;
   int32_t expert_blocks, rows_of_block, logit_blocks;
@@ -34,11 +35,16 @@ struct Router {
   Choice choice;
 };
 
-__device__ inline float low_half(uint32_t two) {
-  return __uint_as_float(two << 16);
+struct Eight {
+  float4 first, last;
+};
+__device__ inline Eight load_eight(const float* x) {
+  return {*reinterpret_cast<const float4*>(x), *reinterpret_cast<const float4*>(x + 4)};
 }
-__device__ inline float high_half(uint32_t two) {
-  return __uint_as_float(two & 0xffff0000u);
+__device__ inline Eight load_eight(const bf16* x) {
+  const uint4 v = *reinterpret_cast<const uint4*>(x);
+  return {{low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y)},
+          {low_half(v.z), high_half(v.z), low_half(v.w), high_half(v.w)}};
 }
 
 // Sums of eight values over the warp: lane l gets that of value l / 4.
@@ -63,7 +69,8 @@ __device__ inline float sum_of_eight(const float (&v)[kExperts]) {
 
 // Warp w has columns [512 w, 512 w + 512), lane l of it 256 j + 8 l + {0 … 7}: a sum for each expert, joined
 // over the lanes and then over the warps in order.
-__device__ inline void write_logits(const Router& a) {
+template <class X>
+__device__ inline void write_logits(const Router<X>& a) {
   __shared__ float partial[kMostRows][kWarps][kExperts];
   const int lane = threadIdx.x % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const auto block = static_cast<int32_t>(blockIdx.x);
@@ -84,15 +91,13 @@ __device__ inline void write_logits(const Router& a) {
   wait_for_previous();
 #pragma unroll 1
   for (int32_t t = begin; t < end; ++t) {
-    const float* x = a.x(t) + k;
+    const X* x = a.x(t) + k;
     float sums[kExperts] = {};
 #pragma unroll
     for (int j = 0; j < kPieces; ++j) {
-      float4 u{0, 0, 0, 0}, v{0, 0, 0, 0};
-      if (k + 256 * j < a.columns) {
-        u = *reinterpret_cast<const float4*>(x + 256 * j);
-        v = *reinterpret_cast<const float4*>(x + 256 * j + 4);
-      }
+      Eight eight{};
+      if (k + 256 * j < a.columns) eight = load_eight(x + 256 * j);
+      const float4 u = eight.first, v = eight.last;
 #pragma unroll
       for (int i = 0; i < kExperts; ++i) {
         float sum = sums[i];
@@ -118,7 +123,8 @@ __device__ inline void write_logits(const Router& a) {
   }
 }
 
-__device__ inline void quantize_rows(const Router& a) {
+template <class X>
+__device__ inline void quantize_rows(const Router<X>& a) {
   wait_for_previous();
   const auto groups = static_cast<uint32_t>(a.codes.padded / kFp8Block);
   const uint32_t task = (blockIdx.x - static_cast<uint32_t>(a.logit_blocks)) * kWarps + threadIdx.x / 32;
@@ -128,7 +134,8 @@ __device__ inline void quantize_rows(const Router& a) {
   }
 }
 
-__global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ Router a) {
+template <class X>
+__global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ Router<X> a) {
   let_next_start();
   if (static_cast<int32_t>(blockIdx.x) >= a.logit_blocks) return quantize_rows(a);
   write_logits(a);
@@ -160,9 +167,10 @@ __global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant_
   plan_few(a.choice, reinterpret_cast<int32_t*>(memory));
 }
 
-Router router_of(const kernels::Route& a) {
-  Router r{};
-  r.x = rows_of<const float>(a.x);
+template <class X>
+Router<X> router_of(const kernels::Route& a) {
+  Router<X> r{};
+  r.x = rows_of<const X>(a.x);
   r.w = static_cast<const bf16*>(a.w.data.data);
   r.w_stride = a.w.data.stride;
   r.columns = static_cast<int32_t>(a.w.in());
@@ -173,9 +181,10 @@ Router router_of(const kernels::Route& a) {
 }
 
 // `quantized`: blocks beside those of the logits.
-void launch(cudaStream_t stream, Router r, int multiprocessors, int64_t quantized) {
+template <class X>
+void launch(cudaStream_t stream, Router<X> r, int multiprocessors, int64_t quantized) {
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(router_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    check(cudaFuncSetAttribute(router_kernel<X>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(kFewRows * candidate_bytes(kFewExperts))),
           "route");
     return true;
@@ -188,7 +197,7 @@ void launch(cudaStream_t stream, Router r, int multiprocessors, int64_t quantize
   const size_t candidates = static_cast<size_t>(r.rows) * candidate_bytes(r.chooser.experts);
   const size_t shared = r.finishes ? std::max(candidates, kFewChoices * sizeof(int32_t)) : 0;
   launch_dependent(stream, "route", blocks_for(r.logit_blocks + quantized, 1), kThreads, shared,
-                   router_kernel, r);
+                   router_kernel<X>, r);
 }
 
 }  // namespace
@@ -202,12 +211,17 @@ Chooser chooser_of(const kernels::Route& a) {
 bool fits_router(const kernels::Route& a) {
   const auto aligned = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
   return a.w.data.dtype == DType::bf16 && a.w.in() % 8 == 0 && a.w.in() <= kMostColumns &&
-         a.w.data.stride % 8 == 0 && aligned(a.w.data.data) && aligned(a.x.data) && a.x.stride % 4 == 0;
+         a.w.data.stride % 8 == 0 && aligned(a.w.data.data) && aligned(a.x.data) &&
+         a.x.stride * size_of(a.x.dtype) % 16 == 0;
 }
 
 void route(cudaStream_t stream, const kernels::Route& a, int multiprocessors) {
   if (a.x.rows == 0) return;
-  launch(stream, router_of(a), multiprocessors, 0);
+  if (a.x.dtype == DType::bf16) {
+    launch(stream, router_of<bf16>(a), multiprocessors, 0);
+  } else {
+    launch(stream, router_of<float>(a), multiprocessors, 0);
+  }
   choose_experts(stream, chooser_of(a), a.x.rows);
 }
 
@@ -219,16 +233,21 @@ bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels
                      const kernels::Ffn* shared, const GroupedScratch& scratch, int multiprocessors) {
   if (!fits_router(a) || a.x.rows > kFewRows || a.w.out() > kFewExperts) return false;
   if (a.x.rows * a.ids.cols > kFewChoices) return false;
-  Router r = router_of(a);
-  r.finishes = true;
-  r.ended = scratch.ended;
-  r.choice = choice_of(experts, shared, scratch);
   int64_t quantized = 0;
-  if (experts.dtype == DType::f8_e4m3) {
-    r.codes = scratch.x;
+  if (experts.dtype == DType::f8_e4m3)
     quantized = (a.x.rows * (scratch.x.padded / kFp8Block) + kWarps - 1) / kWarps;
+  const auto finish = [&](auto r) {
+    r.finishes = true;
+    r.ended = scratch.ended;
+    r.choice = choice_of(experts, shared, scratch);
+    if (quantized > 0) r.codes = scratch.x;
+    launch(stream, r, multiprocessors, quantized);
+  };
+  if (a.x.dtype == DType::bf16) {
+    finish(router_of<bf16>(a));
+  } else {
+    finish(router_of<float>(a));
   }
-  launch(stream, r, multiprocessors, quantized);
   return true;
 }
 

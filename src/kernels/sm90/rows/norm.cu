@@ -11,7 +11,8 @@ constexpr int kWarps = kThreads / 32;
 
 // x and out may be the same rows: a thread writes only what it alone reads.
 __global__ void __launch_bounds__(kThreads)
-    rms_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, float eps, Rows<float> out) {
+    rms_norm_kernel(Rows<const float> x, int64_t columns, const float* weight, float eps,
+                    ActivationRows out) {
   begin_dependent();
   const float* in = x(blockIdx.x);
   float squares = 0;
@@ -19,8 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x; c < columns; c += kThreads) squares = fmaf(in[c], in[c], squares);
   squares = block_sum<kThreads>(squares);
   const float scale = 1.0f / sqrtf(squares / static_cast<float>(columns) + eps);
-  float* to = out(blockIdx.x);
-  for (int64_t c = threadIdx.x; c < columns; c += kThreads) to[c] = in[c] * scale * weight[c];
+  for (int64_t c = threadIdx.x; c < columns; c += kThreads) out.put(blockIdx.x, c, in[c] * scale * weight[c]);
 }
 
 // The same for rows of whole fours that lie aligned and fit into registers.
@@ -29,7 +29,7 @@ constexpr int64_t kWidest = 4 * kPieces * kThreads;
 
 __global__ void __launch_bounds__(kThreads)
     wide_rms_norm_kernel(Rows<const float> x, int32_t columns, const float* weight, float eps,
-                         Rows<float> out) {
+                         ActivationRows out) {
   let_next_start();
   const auto column = [](int k) { return 4 * (static_cast<int>(threadIdx.x) + k * kThreads); };
   float4 w[kPieces], v[kPieces];
@@ -54,8 +54,9 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int k = 0; k < kPieces; ++k) {
     if (column(k) >= columns) break;
-    *reinterpret_cast<float4*>(out(blockIdx.x) + column(k)) = float4{
-        v[k].x * scale * w[k].x, v[k].y * scale * w[k].y, v[k].z * scale * w[k].z, v[k].w * scale * w[k].w};
+    out.put(blockIdx.x, column(k),
+            float4{v[k].x * scale * w[k].x, v[k].y * scale * w[k].y, v[k].z * scale * w[k].z,
+                   v[k].w * scale * w[k].w});
   }
 }
 
@@ -81,7 +82,7 @@ __global__ void __launch_bounds__(kThreads)
 
 __global__ void __launch_bounds__(kThreads)
     gated_norm_kernel(Rows<const float> o, Rows<const float> gate, const float* weight, int64_t heads,
-                      int64_t dim, float eps, int64_t tasks, Rows<float> out) {
+                      int64_t dim, float eps, int64_t tasks, ActivationRows out) {
   begin_dependent();
   const int64_t task = int64_t{blockIdx.x} * kWarps + threadIdx.x / 32;
   if (task >= tasks) return;
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t c = threadIdx.x % 32; c < dim; c += 32) squares = fmaf(in[c], in[c], squares);
   const float scale = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dim) + eps);
   for (int64_t c = threadIdx.x % 32; c < dim; c += 32) {
-    out(t)[first + c] = in[c] * scale * weight[c] * sigmoid(gate(t)[first + c]);
+    out.put(t, first + c, in[c] * scale * weight[c] * sigmoid(gate(t)[first + c]));
   }
 }
 
@@ -106,11 +107,11 @@ void rms_norm(cudaStream_t stream, const kernels::RmsNorm& a) {
       by_four(a.out.data, a.out.stride) && by_four(a.weight, 0)) {
     launch_dependent(stream, "rms_norm", blocks_for(a.x.rows, 1), kThreads, 0, wide_rms_norm_kernel,
                      rows_of<const float>(a.x), static_cast<int32_t>(a.x.cols), a.weight, a.eps,
-                     rows_of<float>(a.out));
+                     activation_rows(a.out));
     return;
   }
   launch_dependent(stream, "rms_norm", blocks_for(a.x.rows, 1), kThreads, 0, rms_norm_kernel,
-                   rows_of<const float>(a.x), a.x.cols, a.weight, a.eps, rows_of<float>(a.out));
+                   rows_of<const float>(a.x), a.x.cols, a.weight, a.eps, activation_rows(a.out));
 }
 
 void layer_norm(cudaStream_t stream, const kernels::LayerNorm& a) {
@@ -125,7 +126,7 @@ void gated_norm(cudaStream_t stream, const kernels::GatedNorm& a) {
   if (tasks == 0) return;
   launch_dependent(stream, "gated_norm", blocks_for(tasks, kWarps), kThreads, 0, gated_norm_kernel,
                    rows_of<const float>(a.o), rows_of<const float>(a.gate), a.weight, heads, a.head_dim,
-                   a.eps, tasks, rows_of<float>(a.out));
+                   a.eps, tasks, activation_rows(a.out));
 }
 
 }  // namespace godwit::sm90

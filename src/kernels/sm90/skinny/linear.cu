@@ -21,7 +21,8 @@ struct Segment {
   uint32_t w_stride;  // bytes
   int32_t scale_stride;
   int32_t in, rows;     // K, and N of all heads together
-  int32_t head_rows;    // N of a head; x moves on by K from head to head
+  int32_t head_rows;    // N of a head; x moves on by K from head to head …
+  int32_t head_bytes;   // … these bytes
   int32_t first_block;  // of the CTAs that share it, column tiles apart
   int32_t rows_of_block, chunk_rows;
   Split split;  // of K
@@ -57,7 +58,7 @@ struct LinearWork {
     const int each = (c.rows + p.split.row_groups() - 1) >> p.split.log_row_groups();
     return min(kGroupRows, (each + 7) / 8 * 8);
   }
-  // The rows of `group`, which may have none; then it repeats the chunk's last.
+  // The rows of `group`, which may have none.
   __device__ int first_row(const Chunk& c, int group) const {
     return c.row + min(group * share(c), c.rows - 1);
   }
@@ -66,15 +67,15 @@ struct LinearWork {
     return max(0, min(each, c.rows - group * each));
   }
   __device__ Tiles<kRowTiles> tiles(const Chunk& c, int group) const {
-    const int first = first_row(c, group), count = max(1, rows_of(c, group));
+    const int first = first_row(c, group), count = rows_of(c, group);
     Tiles<kRowTiles> t;
     t.stride = p.w_stride;
     t.scale_stride = p.scale_stride;
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
-      const int skipped = min(tile * skinny::kTileRows, count - 1);
+      const int skipped = min(tile * skinny::kTileRows, max(count - 1, 0));
       t.data[tile] = p.w + int64_t{first + skipped} * p.w_stride;
-      t.rows[tile] = min(count - skipped, skinny::kTileRows);
+      t.rows[tile] = max(0, min(count - tile * skinny::kTileRows, skinny::kTileRows));
       t.scales[tile] = p.scales;
       t.first_row[tile] = first + skipped;
     }
@@ -82,7 +83,7 @@ struct LinearWork {
   }
   __device__ X x(const Chunk& c, int group) const {
     X x = p.x;
-    if (p.head_rows < p.rows) x.data += first_row(c, group) / p.head_rows * p.in;
+    if (p.head_rows < p.rows) x.data += first_row(c, group) / p.head_rows * p.head_bytes;
     return x;
   }
   template <int kTiles>
@@ -113,7 +114,8 @@ __device__ void multiply_segment(const Products& a, const Segment& p, int32_t bl
 }
 
 // bf16 products have a form of their own: one of more row tiles, so that fewer chunks read the activations.
-template <int kRowTiles, int kBf16RowTiles, int kTiles>
+// Half: bf16 or BothBf16, by what they meet.
+template <class Half, int kRowTiles, int kBf16RowTiles, int kTiles>
 __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
     products_kernel(const __grid_constant__ Products a) {
   let_next_start();
@@ -126,15 +128,15 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
   if (p.fp8) {
     multiply_segment<f8_e4m3, kRowTiles, kTiles>(a, p, block - p.first_block, column_tile);
   } else {
-    multiply_segment<bf16, kBf16RowTiles, kTiles>(a, p, block - p.first_block, column_tile);
+    multiply_segment<Half, kBf16RowTiles, kTiles>(a, p, block - p.first_block, column_tile);
   }
 }
 
-template <int kRowTiles, int kBf16RowTiles, int kTiles>
+template <class Half, int kRowTiles, int kBf16RowTiles, int kTiles>
 void launch(cudaStream_t stream, Products a, int32_t blocks) {
   constexpr size_t kShared = std::max(skinny::Form<kRowTiles, kTiles>::kSharedBytes,
                                       skinny::Form<kBf16RowTiles, kTiles>::kSharedBytes);
-  constexpr auto kKernel = products_kernel<kRowTiles, kBf16RowTiles, kTiles>;
+  constexpr auto kKernel = products_kernel<Half, kRowTiles, kBf16RowTiles, kTiles>;
   a.column_tiles = (a.rows + 8 * kTiles - 1) / (8 * kTiles);
   static const bool sized = [] {
     check(
@@ -171,30 +173,32 @@ int32_t share_out(Products& a, int64_t bytes, int64_t ctas, int row_tiles, int b
 }
 
 // Up to eight rows: two CTAs an SM; where those have one chunk of a tile, the form of most blocks in flight.
+template <class Half>
 void launch_narrow(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors) {
   int32_t blocks = share_out(a, bytes, 2 * multiprocessors, 1, 1);
-  if (a.segment[0].rows_of_block <= a.segment[0].chunk_rows) return launch<1, 1, 1>(stream, a, blocks);
+  if (a.segment[0].rows_of_block <= a.segment[0].chunk_rows) return launch<Half, 1, 1, 1>(stream, a, blocks);
   blocks = share_out(a, bytes, 2 * multiprocessors, 2, 2);
-  launch<2, 2, 1>(stream, a, blocks);
+  launch<Half, 2, 2, 1>(stream, a, blocks);
 }
 
 // More: wide chunks where CTAs have so many rows of bf16; small ones where a head's rows would leave SMs
 // idle.
+template <class Half>
 void launch_wide(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors) {
   constexpr int kManyRows = 40;
   int32_t blocks = share_out(a, bytes, multiprocessors, 2, 2);
   if (2 * blocks < multiprocessors) {
     blocks = share_out(a, bytes, multiprocessors, 1, 1);
-    return launch<1, 1, 4>(stream, a, blocks);
+    return launch<Half, 1, 1, 4>(stream, a, blocks);
   }
   bool wide = false;
   for (const Segment& p : std::span(a.segment, static_cast<size_t>(a.count))) {
     const bool heads = p.head_rows < p.rows;
     wide |= !p.fp8 && !heads && p.rows_of_block >= kManyRows << p.split.log_row_groups();
   }
-  if (!wide) return launch<2, 2, 4>(stream, a, blocks);
+  if (!wide) return launch<Half, 2, 2, 4>(stream, a, blocks);
   blocks = share_out(a, bytes, multiprocessors, 2, 4);
-  launch<2, 4, 4>(stream, a, blocks);
+  launch<Half, 2, 4, 4>(stream, a, blocks);
 }
 
 }  // namespace
@@ -206,7 +210,7 @@ bool fits_skinny(const Product& p) {
   if (p.w.in() * bytes % skinny::kBlockBytes != 0 || p.w.data.stride * bytes % 16 != 0) return false;
   if (!aligned(p.w.data.data)) return false;
   if (heads > 1 && p.w.out() / heads % (2 * skinny::kTileRows) != 0) return false;
-  return p.w.data.dtype == DType::f8_e4m3 || (aligned(p.x.data) && p.x.stride % 4 == 0);
+  return p.w.data.dtype == DType::f8_e4m3 || (aligned(p.x.data) && p.x.stride * size_of(p.x.dtype) % 16 == 0);
 }
 
 void skinny_linear(cudaStream_t stream, const Product* products, int count, int multiprocessors) {
@@ -216,13 +220,19 @@ void skinny_linear(cudaStream_t stream, const Product* products, int count, int 
   a.rows = static_cast<int32_t>(products[0].x.rows);
   if (a.rows == 0) return;
   int64_t all = 0;
-  for (int i = 0; i < count; ++i)
+  const Product* half = nullptr;  // of bf16 weights; all of a launch meet activations of one type
+  for (int i = 0; i < count; ++i) {
+    if (products[i].w.data.dtype == DType::bf16) {
+      GODWIT_ASSERT(half == nullptr || half->x.dtype == products[i].x.dtype);
+      half = &products[i];
+    }
     all += products[i].w.out() * products[i].w.in() * size_of(products[i].w.data.dtype);
+  }
   for (int i = 0; i < count; ++i) {
     const Product& from = products[i];
     Segment& p = a.segment[i];
     p.fp8 = from.w.data.dtype == DType::f8_e4m3;
-    p.x = {static_cast<const float*>(from.x.data), from.x.stride, from.codes};
+    p.x = skinny::x_of(from.x, from.codes);
     const int64_t rows = from.w.out(), row_bytes = from.w.in() * size_of(from.w.data.dtype);
     p.w = static_cast<const uint8_t*>(from.w.data.data);
     p.w_stride = static_cast<uint32_t>(from.w.data.stride * size_of(from.w.data.dtype));
@@ -232,12 +242,16 @@ void skinny_linear(cudaStream_t stream, const Product* products, int count, int 
     p.in = static_cast<int32_t>(from.w.in());
     p.rows = static_cast<int32_t>(rows);
     p.head_rows = static_cast<int32_t>(rows / from.heads);
+    p.head_bytes = static_cast<int32_t>(from.w.in() * size_of(from.x.dtype));
     p.split = skinny::split_of(row_bytes / skinny::kBlockBytes);
   }
+  const bool both = half != nullptr && half->x.dtype == DType::bf16;
   if (a.rows <= 8) {
-    launch_narrow(stream, a, all, multiprocessors);
+    both ? launch_narrow<skinny::BothBf16>(stream, a, all, multiprocessors)
+         : launch_narrow<bf16>(stream, a, all, multiprocessors);
   } else {
-    launch_wide(stream, a, all, multiprocessors);
+    both ? launch_wide<skinny::BothBf16>(stream, a, all, multiprocessors)
+         : launch_wide<bf16>(stream, a, all, multiprocessors);
   }
 }
 

@@ -5,8 +5,8 @@
 // product is mma.m16n8k16 with 16 weight rows as the one side and 8 activation rows as the other. Lane (g, t)
 // = (lane / 4, lane % 4) holds 32 consecutive bytes of rows g and g + 8; they are fed to the instruction as
 // slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 of consecutive steps, x in the same order. A block is summed from zero
-// and then added in f32: e4m3 as f16 times both scales; bf16 with x cut into three bf16 parts that hold all
-// 24 bits of it.
+// and then added in f32: e4m3 as f16 times both scales; bf16 with an f32 x cut into three bf16 parts that
+// hold all 24 bits of it. With a bf16 x the sum runs on in the instruction's accumulator.
 #pragma once
 
 #include "kernels/sm90/device/pipeline.cuh"
@@ -18,11 +18,16 @@ constexpr int kBlockBytes = 128;  // of one weight row
 constexpr int kTileRows = 16;
 constexpr int kTileBytes = kTileRows * kBlockBytes;
 
+// bf16 weights that meet bf16 activations; `bf16` alone meets f32 ones.
+struct BothBf16 {
+  uint16_t bits;
+};
+
 template <class W>
 constexpr int kBlockK = kBlockBytes / static_cast<int>(sizeof(W));
 
 // Weight rows of a stage: those of tile i begin at data[i], `stride` bytes apart; rows[i] of them exist
-// (1 … 16). What has no rows repeats a row that exists, and what it gives is not stored.
+// (0 … 16). Others are not copied: a row's sums are its own, and what stale rows give is not stored.
 template <int kRowTiles>
 struct Tiles {
   const uint8_t* data[kRowTiles];
@@ -30,25 +35,26 @@ struct Tiles {
   uint32_t stride;
   const float* scales[kRowTiles];  // e4m3: of row 0 of the tile's matrix
   int32_t scale_stride;
-  int32_t first_row[kRowTiles];  // row of its matrix that a tile begins with
+  int32_t first_row[kRowTiles];  // row of its matrix that a tile begins with; one that exists
 };
 
 // Where a lane copies from and to. 16-byte piece c of row r lies at c ^ (r % 8): neither copies nor reads
 // conflict.
 template <int kRowTiles>
 struct Copies {
-  const uint8_t* from[kRowTiles];
-  uint32_t offset[4 * kRowTiles];  // of rows 4 j + lane / 8
+  const uint8_t* from[kRowTiles];  // row lane / 8
+  uint32_t step;                   // four rows on
+  uint32_t present;                // bit 4 tile + j: row 4 j + lane / 8 exists
 
   __device__ void aim(const Tiles<kRowTiles>& w) {
     const int lane = threadIdx.x % 32;
+    step = 4 * w.stride;
+    present = 0;
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) {
-      from[tile] = w.data[tile] + 16 * (lane % 8);
+      from[tile] = w.data[tile] + (static_cast<uint32_t>(lane / 8) * w.stride + 16 * (lane % 8));
 #pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        offset[4 * tile + j] = static_cast<uint32_t>(min(4 * j + lane / 8, w.rows[tile] - 1)) * w.stride;
-      }
+      for (int j = 0; j < 4; ++j) present |= uint32_t{4 * j + lane / 8 < w.rows[tile]} << (4 * tile + j);
     }
   }
   __device__ void issue(uint8_t* stage, uint32_t block) const {
@@ -60,8 +66,8 @@ struct Copies {
       const uint8_t* at = from[tile] + block * kBlockBytes;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        copy_async((j % 2 == 0 ? even : odd) + tile * kTileBytes + 4 * j * kBlockBytes,
-                   at + offset[4 * tile + j]);
+        if ((present >> (4 * tile + j) & 1) == 0) continue;
+        copy_async((j % 2 == 0 ? even : odd) + tile * kTileBytes + 4 * j * kBlockBytes, at + j * step);
       }
     }
   }
@@ -92,12 +98,15 @@ __device__ inline Half half_of(const Bytes& v, int half) {
           {v.high[i], v.high[i + 1], v.high[i + 2], v.high[i + 3]}};
 }
 
-// Activation rows: f32 beside bf16 weights, codes beside e4m3 ones.
+// Activation rows: f32 or bf16 beside bf16 weights, codes beside e4m3 ones.
 struct X {
-  const float* data;
-  int64_t stride;
+  const uint8_t* data;
+  int64_t row_bytes;
   Quantized codes;
 };
+inline X x_of(const View& rows, const Quantized& codes) {
+  return {static_cast<const uint8_t*>(rows.data), rows.stride * size_of(rows.dtype), codes};
+}
 
 // The columns of a tile of 8 kTiles activation rows, as a lane needs them; past the end they repeat the last.
 template <int kTiles>
@@ -127,9 +136,21 @@ struct Part<bf16> {
   float4 v[4];
   template <int kTiles>
   __device__ void load(const X& x, const Columns<kTiles>& columns, int j, int b) {
-    const float* row = x.data + columns.row[j] * x.stride + (b * kBlockK<bf16> + 16 * (threadIdx.x % 4));
+    const auto* row = reinterpret_cast<const float4*>(x.data + columns.row[j] * x.row_bytes) +
+                      (b * (kBlockK<bf16> / 4) + 4 * (threadIdx.x % 4));
 #pragma unroll
-    for (int s = 0; s < 4; ++s) v[s] = *reinterpret_cast<const float4*>(row + 4 * s);
+    for (int s = 0; s < 4; ++s) v[s] = row[s];
+  }
+};
+template <>
+struct Part<BothBf16> {
+  uint4 v[2];
+  template <int kTiles>
+  __device__ void load(const X& x, const Columns<kTiles>& columns, int j, int b) {
+    const auto* row =
+        reinterpret_cast<const uint4*>(x.data + columns.row[j] * x.row_bytes + b * kBlockBytes) +
+        2 * (threadIdx.x % 4);
+    v[0] = row[0], v[1] = row[1];
   }
 };
 template <>
@@ -168,7 +189,8 @@ struct ScaleRows<f8_e4m3, kRowTiles> {
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int row = min(static_cast<int>(threadIdx.x % 32 / 4) + 8 * half, w.rows[tile] - 1);
+        const int last = max(w.rows[tile] - 1, 0);
+        const int row = min(static_cast<int>(threadIdx.x % 32 / 4) + 8 * half, last);
         at[tile][half] = w.scales[tile] + (w.first_row[tile] + row) / int{kFp8Block} * w.scale_stride;
       }
     }
@@ -232,6 +254,38 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTil
     for (int tile = 0; tile < kRowTiles; ++tile) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) sums[tile][j][i] += large[tile][i] + small[tile][i];
+    }
+  }
+}
+
+template <int kRowTiles, int kTiles>
+__device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRowTiles>&, int b, const X& x,
+                                const Columns<kTiles>& columns, const Part<BothBf16>& first,
+                                Sums<kRowTiles, kTiles>& sums) {
+  constexpr bool kHeld = kRowTiles <= 2;  // as above
+  Bytes tiles[kHeld ? kRowTiles : 1];
+  if constexpr (kHeld) {
+#pragma unroll
+    for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
+  }
+  Part<BothBf16> part = first;
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    if (8 * j >= columns.count) break;
+    const Part<BothBf16> now = part;
+    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint32_t v[4] = {now.v[half].x, now.v[half].y, now.v[half].z, now.v[half].w};
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) {
+        const Half w = kHeld ? half_of(tiles[kHeld ? tile : 0], half) : read_half(stage, tile, half);
+#pragma unroll
+        for (int s = 0; s < 2; ++s) {
+          const uint32_t a[4] = {w.low[2 * s], w.high[2 * s], w.low[2 * s + 1], w.high[2 * s + 1]};
+          mma_bf16(sums[tile][j], a, v[2 * s], v[2 * s + 1]);
+        }
+      }
     }
   }
 }
