@@ -1,7 +1,9 @@
 // The DSA chain of decode steps at one rank of TP4: norms and cache writes, selection and attention, each
 // alone and one after the other as in a step, over as many layers as leave nothing of one in the L2 cache for
-// the next round. Checks the fast forms against the plain ones first. One JSON object to stdout. With `once`
-// every op runs twice without a graph instead, for a profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
+// the next round. Checks the fast forms against the plain ones first. Then attention of slices of prompts,
+// over lists that are spread evenly: the form of prompt rows, and the decode form, against which it is
+// checked. One JSON object to stdout. With `once` every op runs twice without a graph instead, for a
+// profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -28,9 +30,10 @@ constexpr int32_t kPool = 4, kRing = 16;
 
 struct Case {
   DType format;
-  int32_t sequences, rows;  // rows of each sequence: more than one verify
+  int32_t sequences, rows;  // rows of each sequence: more than one verify, or are a slice of a prompt
   int64_t context;
   int layers;
+  bool is_slice() const { return rows > 64; }
 };
 
 class World {
@@ -63,15 +66,18 @@ class World {
     std::vector<int32_t> table, row_sequence;
     for (int32_t s = 0; s < c.sequences; ++s) {
       sequences.push_back({c.context, s * c.rows, c.rows, s, static_cast<int32_t>(s * pages), 0,
-                           c.rows > 1 ? kernels::RowKind::verify : kernels::RowKind::decode});
+                           c.is_slice() ? kernels::RowKind::prefill
+                           : c.rows > 1 ? kernels::RowKind::verify
+                                        : kernels::RowKind::decode});
       std::vector<int32_t> own(static_cast<size_t>(pages));
       std::iota(own.begin(), own.end(), static_cast<int32_t>(s * pages));
       std::shuffle(own.begin(), own.end(), random_);
       table.insert(table.end(), own.begin(), own.end());
       row_sequence.insert(row_sequence.end(), static_cast<size_t>(c.rows), s);
     }
-    step_.rows = step_.decode_rows = c.sequences * c.rows;
-    step_.sequences = step_.decode_sequences = c.sequences;
+    step_.rows = c.sequences * c.rows;
+    step_.sequences = c.sequences;
+    if (!c.is_slice()) step_.decode_rows = step_.rows, step_.decode_sequences = c.sequences;
     step_.sequence = put(sequences);
     step_.row_sequence = put(row_sequence);
     step_.pages = put(table);
@@ -102,7 +108,8 @@ class World {
     attend_.scale = 1 / 16.0f;
     attend_.out = make_view(take(rows * kHeads * kLatent * 4), DType::f32, rows, kHeads * kLatent);
     at_once_ = std::min(rows, kRowsAtOnce);
-    most_pools_ = (c.context + 64) / kPool;
+    most_pools_ = (c.context + c.rows + 64) / kPool;
+    if (c.is_slice()) spread_lists();
     select_scratch_ = take(select_bytes(at_once_, most_pools_));
     attend_scratch_ = take(attend_bytes(at_once_, kHeads, kLatent, kTopk, kPool));
   }
@@ -126,6 +133,33 @@ class World {
     if (plain) return mla_attend(stream_, step_, attend_);
     if (!fits_split_attend(attend_)) fatal("no fast attention", cudaErrorInvalidValue);
     split_attend(stream_, step_, attend_, attend_scratch_, at_once_);
+  }
+
+  // Of rows of prompts; `decode_form`: as if they were of the decode family.
+  void attend_slice(int layer, bool decode_form = false) {
+    attend_.cache = of(layer);
+    kernels::StepView step = step_;
+    if (decode_form) step.decode_rows = step.rows, step.decode_sequences = step.sequences;
+    if (!fits_split_attend(attend_)) fatal("no fast attention", cudaErrorInvalidValue);
+    if (decode_form) return split_attend(stream_, step, attend_, attend_scratch_, at_once_);
+    sm90::slice_attend(stream_, step, attend_);
+  }
+
+  // The two forms, relative to the largest value and in the mean of squares.
+  void compare_slice() {
+    attend_slice(0, true);
+    const std::vector<float> exact = read<float>(attend_.out);
+    memory_.zero(attend_.out.data, attend_.out.rows * attend_.out.cols * 4);
+    attend_slice(0);
+    const std::vector<float> rounded = read<float>(attend_.out);
+    double worst = 0, largest = 0, error = 0, norm = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      const double e = exact[i], d = std::isfinite(rounded[i]) ? std::fabs(rounded[i] - e) : INFINITY;
+      worst = std::max(worst, d), largest = std::max(largest, std::fabs(e));
+      error += d * d, norm += e * e;
+    }
+    fmt::print("\"attention_difference\": {:.2e}, \"attention_l2\": {:.2e}, ", worst / largest,
+               std::sqrt(error / norm));
   }
 
   // Places of lists where the forms differ, and the largest difference of attention relative to its
@@ -199,10 +233,27 @@ class World {
     return out;
   }
   View normal(int64_t rows, int64_t cols, float scale) {
+    constexpr size_t kFresh = (1 << 20) + 8;  // then they repeat
     std::vector<float> v(static_cast<size_t>(rows * cols));
     std::normal_distribution<float> distribution(0, scale);
-    for (float& x : v) x = distribution(random_);
+    for (size_t i = 0; i < v.size(); ++i) v[i] = i < kFresh ? distribution(random_) : v[i - kFresh];
     return make_view(put(v), DType::f32, rows, cols);
+  }
+  // One pool of every 512th part of those a row may choose from.
+  void spread_lists() {
+    constexpr int64_t kKeep = kTopk / kPool;
+    std::vector<int32_t> pools(static_cast<size_t>(step_.rows * kKeep), -1), counts;
+    for (int64_t r = 0; r < step_.rows; ++r) {
+      const int64_t all = (case_.context + r % case_.rows + 1) / kPool, keep = std::min(all, kKeep);
+      for (int64_t i = 0; i < keep; ++i) {
+        const int64_t first = i * all / keep, end = (i + 1) * all / keep;
+        pools[static_cast<size_t>(r * kKeep + i)] = static_cast<int32_t>(
+            first + static_cast<int64_t>(random_() % static_cast<uint64_t>(end - first)));
+      }
+      counts.push_back(static_cast<int32_t>(keep));
+    }
+    memory_.upload(select_.pools.data, pools.data(), step_.rows * kKeep * 4);
+    memory_.upload(select_.count.data, counts.data(), step_.rows * 4);
   }
   // Values of magnitude 0.5 to 2 with random signs.
   std::vector<std::byte> pages_of_noise(int64_t pages) {
@@ -253,13 +304,18 @@ void run(const std::string& formats, bool once) {
         {format, 1, 1, 1020, 64},         {format, 1, 1, 8191, 64},   {format, 1, 6, 8190, 64},
         {format, 8, 1, 8189, 16},         {format, 32, 1, 8188, 4},   {format, 1, 1, 131071, 16},
         {format, 1, 6, 131070, 16},       {format, 32, 1, 131072, 2}, {format, 1, 1, (1 << 20) - 1, 5},
-        {format, 1, 6, (1 << 20) - 9, 5},
+        {format, 1, 6, (1 << 20) - 9, 5}, {format, 1, 8192, 0, 2},    {format, 1, 8192, 8192, 2},
+        {format, 1, 8192, 131072, 1},     {format, 1, 1280, 8192, 2},
     };
-    if (once) cases = {cases[1], cases[4], cases[8]};
+    if (once) cases = {cases[1], cases[4], cases[8], cases[11]};
     for (const Case& c : cases) {
       World world(memory, device.stream(), c);
       if (once) {
         for (int layer = 0; layer < 2; ++layer) {
+          if (c.is_slice()) {
+            world.attend_slice(layer);
+            continue;
+          }
           world.write(layer);
           world.select(layer);
           world.attend(layer);
@@ -269,8 +325,18 @@ void run(const std::string& formats, bool once) {
       fmt::print("{}  {{\"format\": \"{}\", \"sequences\": {}, \"rows\": {}, \"context\": {}, ", separator,
                  kernels::cache_format_name(format), c.sequences, c.rows, c.context);
       separator = ",\n";
-      world.compare();
       const int rounds = 15;
+      if (c.is_slice()) {
+        world.compare_slice();
+        const double decode = world.time([&](int l) { world.attend_slice(l, true); }, 5);
+        const double prompt = world.time([&](int l) { world.attend_slice(l); }, rounds);
+        fmt::print(
+            "\"decode_form_us\": {:.1f}, \"prompt_form_us\": {:.1f}, \"prompt_form_us_a_row\": {:.4f}}}",
+            decode, prompt, prompt / c.rows);
+        std::fflush(stdout);
+        continue;
+      }
+      world.compare();
       const double write = world.time([&](int l) { world.write(l); }, rounds);
       const double select = world.time([&](int l) { world.select(l); }, rounds);
       const double attend = world.time([&](int l) { world.attend(l); }, rounds);

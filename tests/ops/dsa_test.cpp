@@ -135,6 +135,7 @@ TEST_P(Backends, DsaMixedStepsMatchTheOracle) {
     SCOPED_TRACE(
         fmt::format("latent {} topk {} {}", c.shape.latent, c.shape.topk, name_of(c.shape.latent_dtype)));
     const bool coded = c.shape.pooled_dtype == DType::f8_e4m3;
+    const PromptForm form = prompt_form(GetParam(), c.shape.latent, c.shape.latent_dtype);
     Side reference(oracle());
     Side tested(backend(GetParam()));
     DsaWorld expected(reference, c.shape);
@@ -150,7 +151,8 @@ TEST_P(Backends, DsaMixedStepsMatchTheOracle) {
       if (coded) got.adopt(expected);
       const Selection selection = expected.select(step);
       expect_same_selection(expected, step, got.select(step), selection);
-      expect_close(got.attend(step, selection), expected.attend(step, selection), {4e-6, 1e-5}, "attention");
+      expect_same_attention(Step(reference, step), form, got.attend(step, selection),
+                            expected.attend(step, selection, form));
       for (const SequenceSpec& s : step) {
         for (int64_t t = s.first; t < s.first + s.rows; ++t) {
           const int32_t page = s.pages[static_cast<size_t>(t / 64)];
@@ -271,21 +273,21 @@ TEST_P(EveryBackend, DsaPhysicalPagesDoNotMatter) {
   }
 }
 
-// A prompt whole, and in slices that straddle pools, the last in the decode family, each with another
-// sequence before or after it.
-void check_slices(const std::string& name, const DsaShape& shape) {
+// A prompt whole, and in slices that straddle pools, the last of another kind, each with another sequence
+// before or after it.
+void check_slices(const std::string& name, const DsaShape& shape, RowKind kind, RowKind last) {
   SCOPED_TRACE(fmt::format("latent {} {}", shape.latent, name_of(shape.latent_dtype)));
   Side s(backend(name));
   DsaWorld whole(s, shape);
   DsaWorld sliced(s, shape);
   const std::vector<int32_t> a = {3, 1, 6, 2};
-  const SequenceSpec prompt{RowKind::prefill, 0, 200, 1, 0, a, 9};
+  const SequenceSpec prompt{kind, 0, 200, 1, 0, a, 9};
   whole.write({prompt});
   const Selection expected_pools = whole.select({prompt});
   const Matrix expected = whole.attend({prompt}, expected_pools);
   int64_t row = 0;
   for (const auto& [first, rows] : {std::pair{0, 64}, {64, 128}, {192, 2}, {194, 1}, {195, 5}}) {
-    const SequenceSpec slice{first < 192 ? RowKind::prefill : RowKind::verify, first, rows, 1, 0, a, 9};
+    const SequenceSpec slice{first < 192 ? kind : last, first, rows, 1, 0, a, 9};
     const SequenceSpec before{RowKind::decode, 0, 1, 2, 0, {9}, 10};
     const SequenceSpec after{RowKind::prefill, 0, rows > 5 ? 67 : 3, 3, 0, {12, 13}, 11};
     sliced.write({before, slice, after});
@@ -307,19 +309,27 @@ void check_slices(const std::string& name, const DsaShape& shape) {
 TEST_P(EveryBackend, DsaSlicesAndNeighboursDoNotMatter) {
   for (const DType format : formats_of(GetParam()))
     check_slices(GetParam(),
-                 {.heads = 2, .latent = 40, .topk = 16, .latent_dtype = format, .pooled_dtype = format});
+                 {.heads = 2, .latent = 40, .topk = 16, .latent_dtype = format, .pooled_dtype = format},
+                 RowKind::prefill, RowKind::verify);
 }
 
-// Shapes of fast forms, which may share a row out differently when there are many.
+// Shapes of fast forms, which may share a row out differently when there are many, and whose attention has a
+// form for each family.
 TEST_P(Backends, DsaSlicesOfTheRealShapeDoNotMatter) {
-  for (const DType format : {DType::bf16, DType::f8_e4m3})
-    check_slices(GetParam(), {.heads = 2,
-                              .latent = 512,
-                              .index_heads = 32,
-                              .index_dim = 128,
-                              .topk = 512,
-                              .latent_dtype = format,
-                              .pooled_dtype = format});
+  for (const DType format : {DType::bf16, DType::f8_e4m3}) {
+    for (const auto& [kind, last] :
+         {std::pair(RowKind::prefill, RowKind::prefill), {RowKind::forced, RowKind::verify}}) {
+      check_slices(GetParam(),
+                   {.heads = 2,
+                    .latent = 512,
+                    .index_heads = 32,
+                    .index_dim = 128,
+                    .topk = 512,
+                    .latent_dtype = format,
+                    .pooled_dtype = format},
+                   kind, last);
+    }
+  }
 }
 
 // Drafts 0…5 beyond position p of which n are kept: finished pools hold only what was kept (trap T26).

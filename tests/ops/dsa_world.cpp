@@ -16,7 +16,34 @@ float value(What what, const DsaShape& shape, uint64_t stream, int64_t position,
   return c % shape.index_dim == 0 ? std::round(x * static_cast<float>(shape.levels) / 2) : 0;
 }
 
+float to_bits(float x, int bits) {
+  int exponent = 0;
+  const float fraction = std::frexp(x, &exponent);
+  return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
+}
+
 }  // namespace
+
+PromptForm prompt_form(const std::string& backend, int64_t latent, DType format) {
+  if (backend != "cuda" || latent != 512 || format == DType::f32) return {};
+  // Weights of b bits are each off by at most 2^-b of themselves, by 2^-b / sqrt(3) in the mean of squares,
+  // and so is a sum of many of them.
+  const int bits = format == DType::bf16 ? 8 : 11;
+  return {bits, {std::ldexp(1.0, -bits) / std::sqrt(3.0), std::ldexp(1.0, -bits)}};
+}
+
+void round_prompts(const Step& step, const PromptForm& form, Matrix& query) {
+  for (int64_t r = step.view.decode_rows; r < query.rows; ++r)
+    for (int64_t c = 0; c < query.cols; ++c) query.at(r, c) = to_bits(query.at(r, c), form.query_bits);
+}
+
+void expect_same_attention(const Step& step, const PromptForm& form, const Matrix& got,
+                           const Matrix& expected) {
+  Rows decode, prompts;
+  for (int64_t r = 0; r < expected.rows; ++r) (r < step.view.decode_rows ? decode : prompts).push_back(r);
+  expect_close(pick(got, decode), pick(expected, decode), PromptForm{}.tolerance, "attention");
+  expect_close(pick(got, prompts), pick(expected, prompts), form.tolerance, "attention of prompts");
+}
 
 DsaWorld::DsaWorld(Side& side, const DsaShape& shape, std::byte* pages, std::byte* rings)
     : side_(side), shape_(shape) {
@@ -73,11 +100,14 @@ Selection DsaWorld::select(const std::vector<SequenceSpec>& specs) {
   return {side_.read(pools), side_.read(count)};
 }
 
-Matrix DsaWorld::attend(const std::vector<SequenceSpec>& specs, const Selection& selection) {
+Matrix DsaWorld::attend(const std::vector<SequenceSpec>& specs, const Selection& selection,
+                        const PromptForm& form) {
   const Step step(side_, specs);
+  Matrix query = data(step, kQuery, shape_.heads * shape_.latent);
+  round_prompts(step, form, query);
   const View out = side_.output(step.view.rows, shape_.heads * shape_.latent);
   kernels::MlaAttend a;
-  a.query = side_.input(data(step, kQuery, shape_.heads * shape_.latent));
+  a.query = side_.input(query);
   a.cache = cache_;
   a.pools = side_.input(selection.pools, DType::i32);
   a.count = side_.input(selection.count, DType::i32);

@@ -29,6 +29,19 @@ struct Selection {
   Matrix count;  // [T, 1]
 };
 
+// How a backend's attention of prompt rows may differ from that of decode rows (kernels spec §2.1): queries
+// are rounded to so many bits, and so is every weight, by which the result may be off.
+struct PromptForm {
+  int query_bits = 24;
+  Tolerance tolerance = {4e-6, 1e-5};
+};
+PromptForm prompt_form(const std::string& backend, int64_t latent, DType format);
+// Of `query` [T, n], the rows of prompts as that form reads them.
+void round_prompts(const Step& step, const PromptForm& form, Matrix& query);
+// Rows of each family with the tolerance of their form.
+void expect_same_attention(const Step& step, const PromptForm& form, const Matrix& got,
+                           const Matrix& expected);
+
 class DsaWorld {
  public:
   // `pages`, `rings`: page 0 and slot 0, when they must lie at special places.
@@ -36,7 +49,9 @@ class DsaWorld {
 
   void write(const std::vector<SequenceSpec>& specs);  // latent_write and index_write
   Selection select(const std::vector<SequenceSpec>& specs);
-  Matrix attend(const std::vector<SequenceSpec>& specs, const Selection& selection);  // [T, H L]
+  // [T, H L]; `form`: whose queries to attend with.
+  Matrix attend(const std::vector<SequenceSpec>& specs, const Selection& selection,
+                const PromptForm& form = {});
 
   Matrix latents(int32_t page);  // [64, L]
   Matrix pooled(int32_t page);   // [64 / P, di]

@@ -45,7 +45,9 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
           kCounterBytes + group_bytes(limits.rows, d.experts_topk),
           choices * ((d.hidden + 31) / 32 * 32) * int64_t{sizeof(float)},
           boundary_bytes(limits.rows, d.hidden),
-          d.index_pool > 0 ? attend_bytes(rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
+          d.index_pool > 0 ? attend_bytes(std::min(limits.decode_rows, kRowsAtOnce), d.mla_heads, d.latent,
+                                          d.index_topk, d.index_pool)
+                           : 0,
           d.index_pool > 0 ? select_bytes(rows, limits.context / d.index_pool) : 0,
           sample_bytes(limits.sampled_rows, d.vocab),
           dense_operand_bytes(limits.rows, widest_operand(d)),
@@ -135,6 +137,7 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   context_ = limits.context;
   most_drawn_ = limits.sampled_rows;
   rows_at_once_ = std::min(limits.rows, kRowsAtOnce);
+  decode_rows_at_once_ = std::min(limits.decode_rows, kRowsAtOnce);
   return {};
 }
 
@@ -245,9 +248,13 @@ void CudaOps::index_select(const StepView& step, const kernels::IndexSelect& a) 
 }
 void CudaOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
   if (!fits_split_attend(a)) return sm90::mla_attend(device_.stream(), step, a);
-  GODWIT_ASSERT(attend_bytes(rows_at_once_, a.heads, a.query.cols / a.heads, (a.pools.cols) * a.pool,
-                             a.pool) <= attend_.bytes);
-  split_attend(device_.stream(), step, a, attend_.base, rows_at_once_);
+  if (step.decode_rows > 0) {
+    GODWIT_ASSERT(decode_rows_at_once_ > 0 &&
+                  attend_bytes(decode_rows_at_once_, a.heads, a.query.cols / a.heads, a.pools.cols * a.pool,
+                               a.pool) <= attend_.bytes);
+    split_attend(device_.stream(), step, a, attend_.base, decode_rows_at_once_);
+  }
+  slice_attend(device_.stream(), step, a);
 }
 void CudaOps::history_start(const kernels::HistoryStart& a) {
   sm90::history_start(device_.stream(), a);

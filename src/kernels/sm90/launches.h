@@ -109,8 +109,11 @@ void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAtt
 constexpr int64_t kRowsAtOnce = 64;
 bool fits_split_attend(const kernels::MlaAttend& a);
 int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, int64_t pool);
+// Rows of the decode family only.
 void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a, void* scratch,
                   int64_t rows);
+// Rows of the prefill family, wherever split_attend fits.
+void slice_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
 bool fits_split_select(const kernels::IndexSelect& a, int64_t most_pools);
 int64_t select_bytes(int64_t rows, int64_t most_pools);
 void split_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "kernels/sm90/dsa/latents.cuh"
+#include "kernels/sm90/dsa/list.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/launches.h"
 
@@ -31,26 +32,6 @@ struct Attend {
   float* partial;   // [rows, parts, heads, kWidth]
   float2* maximum;  // [rows, parts, heads]: largest score, sum of exponentials
   Rows<float> out;  // [T, heads kWidth]
-};
-
-// Entries of a row's list: tokens of whole pools, then those of the pool that is not complete.
-struct List {
-  const int32_t* pools;
-  int listed, tokens;
-  int32_t tail;  // position of the first after whole pools
-  int shift;
-
-  // Of row t, which sees `end` tokens.
-  __device__ List(const Attend& a, int32_t end, int64_t t) : pools(a.pools(t)), shift(a.pool_shift) {
-    tail = end >> shift << shift;
-    listed = a.count(t)[0] << shift;
-    tokens = listed + (end - tail);
-  }
-  // 0 past the end.
-  __device__ int32_t position(int j) const {
-    if (j < listed) return (pools[j >> shift] << shift) + (j & ((1 << shift) - 1));
-    return j < tokens ? tail + (j - listed) : 0;
-  }
 };
 
 // How what came before and what comes are weighed when they are joined.
@@ -83,7 +64,7 @@ __global__ void __launch_bounds__(kPieceThreads, 2)
   const auto end = static_cast<int32_t>(position_of(s, t) + 1);
   const int32_t* const pages = step.pages + s.page_offset;
   wait_for_previous();
-  const List list(a, end, t);
+  const List list(a.pools(t), a.count(t)[0], a.pool_shift, end);
   const int tokens = min(a.together * kPieceTokens, list.tokens - first);
   if (tokens <= 0) return;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4;
@@ -92,7 +73,8 @@ __global__ void __launch_bounds__(kPieceThreads, 2)
   float largest[2] = {-INFINITY, -INFINITY}, total[2] = {0, 0};  // of heads g and g + 8
   static_assert(kGroup * kPieceTokens == kPieceThreads);
   if (static_cast<int>(threadIdx.x) < a.together * kPieceTokens) {
-    const int32_t position = list.position(first + static_cast<int>(threadIdx.x));
+    const int entry = first + static_cast<int>(threadIdx.x);
+    const int32_t position = list.position(entry, list.pool(entry));
     places[threadIdx.x] = a.cache.base + int64_t{pages[position / kPageTokens]} * a.cache.page_stride +
                           a.cache.latent_offset + position % kPageTokens * Latents::kRowBytes;
   }
@@ -146,7 +128,7 @@ __global__ void __launch_bounds__(kJoinThreads) join_kernel(StepView step, const
   const int per_group = kGroup / a.together;
   const auto end = static_cast<int32_t>(position_of(step.sequence[step.row_sequence[t]], t) + 1);
   wait_for_previous();
-  const int tokens = List(a, end, t).tokens;
+  const int tokens = List(a.pools(t), a.count(t)[0], a.pool_shift, end).tokens;
   const int groups = (tokens + kGroup * kPieceTokens - 1) / (kGroup * kPieceTokens);
   const int parts = a.together == 1 ? (tokens + kPieceTokens - 1) / kPieceTokens : groups;
   const int64_t first = row * a.parts * a.heads + rest % a.heads;  // of its parts, a.heads apart
@@ -230,7 +212,8 @@ bool fits_split_attend(const kernels::MlaAttend& a) {
   return (coded || a.cache.latent_dtype == DType::bf16) && a.query.cols == a.heads * kWidth &&
          a.cache.latent_offset % 16 == 0 && a.cache.page_stride % 16 == 0 &&
          reinterpret_cast<uintptr_t>(a.cache.base) % 16 == 0 &&
-         reinterpret_cast<uintptr_t>(a.query.data) % 16 == 0 && a.query.stride % 4 == 0;
+         reinterpret_cast<uintptr_t>(a.query.data) % 16 == 0 && a.query.stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(a.out.data) % 16 == 0 && a.out.stride % 4 == 0;
 }
 
 int64_t attend_bytes(int64_t rows, int64_t heads, int64_t width, int64_t topk, int64_t pool) {
@@ -260,8 +243,8 @@ void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaA
     return true;
   }();
   static_cast<void>(sized);
-  for (int32_t first = 0; first < step.rows; first += static_cast<int32_t>(rows_at_once)) {
-    const int64_t rows = std::min<int64_t>(rows_at_once, step.rows - first);
+  for (int32_t first = 0; first < step.decode_rows; first += static_cast<int32_t>(rows_at_once)) {
+    const int64_t rows = std::min<int64_t>(rows_at_once, step.decode_rows - first);
     s.first_row = first;
     s.together = rows * s.head_groups * pieces < kManyPieces ? 1 : kGroup;
     s.parts = (pieces + s.together - 1) / s.together;
