@@ -19,7 +19,9 @@ struct Shape {
   DType format;
   int64_t heads;
   int32_t topk;
-  bool spread = false;  // latents of sizes 2^-20 … 1, each group of 128 by itself, and one group 2^-40 of it
+  // Latents of sizes 2^-20 … 1, the same for 32 tokens and 128 columns; and columns of one group 2^-40 of
+  // that.
+  bool spread = false;
 };
 
 // By which a group of columns is smaller than the others.
@@ -42,7 +44,8 @@ class World {
           const auto token = static_cast<uint64_t>(page * kernels::kPageTokens + i);
           v[static_cast<size_t>(c)] = noise(101, token, static_cast<uint64_t>(c)) * unit_of(shape, c);
           if (shape.spread)
-            v[static_cast<size_t>(c)] *= std::ldexp(1.0f, -static_cast<int>((token * 7 + c / 128 * 5) % 21));
+            v[static_cast<size_t>(c)] *= std::ldexp(
+                1.0f, -static_cast<int>((token / 32 * 7 + static_cast<uint64_t>(c) / 128 * 5) % 21));
         }
         put(page, i, v);
       }

@@ -17,7 +17,7 @@ template <class Latents>
 struct Slice {
   alignas(16) uint8_t latents[Latents::kStages][kTileTokens][Latents::kPitch];  // a ring of tiles
   alignas(16) float scores[kGroups][kPieceHeads][kTilePitch];                   // of each group's columns
-  alignas(16) uint16_t weights[Latents::kScales][kPieceHeads][kTilePitch];
+  alignas(16) uint32_t weights[Latents::kScales][kPieceHeads][kTilePitch / 2];  // of two tokens
   float before[Latents::kScales][kPieceHeads];  // by which sums over the tiles before are multiplied
   float last[Latents::kScales][kPieceHeads];    // and sums over all
   typename Latents::Scales scales;
@@ -43,10 +43,10 @@ __device__ inline uint32_t f16_pair(float low, float high) {
 }
 
 // The A fragment of 16 heads by tokens 16 k …
-__device__ inline void load_weights(uint32_t (&a)[4], const uint16_t (&weights)[kPieceHeads][kTilePitch],
+__device__ inline void load_weights(uint32_t (&a)[4], const uint32_t (&weights)[kPieceHeads][kTilePitch / 2],
                                     int k) {
   const int lane = threadIdx.x % 32;
-  load_tiles(a, weights[lane % 16] + 16 * k + lane / 16 * 8);
+  load_tiles(a, weights[lane % 16] + 8 * k + lane / 16 * 4);
 }
 
 // bf16 latents: queries and weights are rounded to bf16.
@@ -100,11 +100,11 @@ struct HalfSlice {
   struct Units {
     __device__ float put(Slice<HalfSlice>& slice, int h, int at, const float (&p)[2], float before) {
       const uint32_t pair = bf16_pair(p[0], p[1]);
-      *reinterpret_cast<uint32_t*>(&slice.weights[0][h][at]) = pair;
+      slice.weights[0][h][at / 2] = pair;
       if (at == 0) slice.before[0][h] = before;
       return __uint_as_float(pair << 16) + __uint_as_float(pair & 0xffff0000u);
     }
-    __device__ float unit(int) const { return 1; }
+    __device__ float unit() const { return 1; }
   };
 
   // sum[tile][j]: heads g and g + 8 (j / 2), columns 8 tile + 2 t + j % 2 of the warp's.
@@ -209,27 +209,27 @@ struct CodedSlice {
     if (lane == 0) slice.scales.largest[group][score_token() / (kTileTokens / 2)] = largest;
   }
 
-  // By group, the power of two that brings the largest scale so far to 2^14 … 2^15: weights times scales
-  // fit f16, since no weight is above 1.
+  // By group, the power of two that brings the largest scale so far to 2^14 … 2^15: weights times scales fit
+  // f16, since no weight is above 1. A thread keeps that of one group.
   struct Units {
-    HalfScale of[kScales] = {HalfScale(0), HalfScale(0), HalfScale(0), HalfScale(0)};
+    HalfScale of_group = HalfScale(0);
 
     __device__ float put(Slice<CodedSlice>& slice, int h, int at, const float (&p)[2], float before) {
+      const int own = static_cast<int>(threadIdx.x % kScales);
+      const float old = of_group.unit();
+      const HalfScale tile(fmaxf(slice.scales.largest[own][0], slice.scales.largest[own][1]));
+      of_group.exponent = max(of_group.exponent, tile.exponent);
+      if (at < 2 * kScales) slice.before[own][h] = before * (old * of_group.factor());
 #pragma unroll
       for (int group = 0; group < kScales; ++group) {
-        const HalfScale tile(fmaxf(slice.scales.largest[group][0], slice.scales.largest[group][1]));
-        const float old = of[group].unit();
-        of[group].exponent = max(of[group].exponent, tile.exponent);
-        const float factor = of[group].factor();
+        const float factor = __shfl_sync(0xffffffffu, of_group.factor(), group);
         const float2 scales = *reinterpret_cast<const float2*>(&slice.scales.of[group][at]);
-        *reinterpret_cast<uint32_t*>(&slice.weights[group][h][at]) =
-            f16_pair(p[0] * (scales.x * factor), p[1] * (scales.y * factor));
-        if (at == 2 * group) slice.before[group][h] = before * (old * factor);
+        slice.weights[group][h][at / 2] = f16_pair(p[0] * (scales.x * factor), p[1] * (scales.y * factor));
       }
       return p[0] + p[1];
     }
-    __device__ float unit(int group) const {
-      return of[group].unit();
+    __device__ float unit() const {
+      return of_group.unit();
     }
   };
 
@@ -295,9 +295,7 @@ struct Weights {
   __device__ void finish(Slice<Latents>& slice) {
     const int h = threadIdx.x / 16, at = threadIdx.x % 16;
     for (int o = 8; o > 0; o /= 2) total += __shfl_xor_sync(0xffffffffu, total, o);
-#pragma unroll
-    for (int group = 0; group < Latents::kScales; ++group)
-      if (at == group) slice.last[group][h] = units.unit(group) / total;
+    if (at < Latents::kScales) slice.last[at][h] = units.unit() / total;
   }
 };
 
