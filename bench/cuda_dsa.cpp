@@ -305,7 +305,7 @@ void run(const std::string& formats, bool once) {
         {format, 8, 1, 8189, 16},         {format, 32, 1, 8188, 4},   {format, 1, 1, 131071, 16},
         {format, 1, 6, 131070, 16},       {format, 32, 1, 131072, 2}, {format, 1, 1, (1 << 20) - 1, 5},
         {format, 1, 6, (1 << 20) - 9, 5}, {format, 1, 8192, 0, 2},    {format, 1, 8192, 8192, 2},
-        {format, 1, 8192, 131072, 1},     {format, 1, 1280, 8192, 2},
+        {format, 1, 8192, 131072, 1},     {format, 1, 1280, 8192, 2}, {format, 1, 128, 8192, 4},
     };
     if (once) cases = {cases[1], cases[4], cases[8], cases[11]};
     for (const Case& c : cases) {
