@@ -58,8 +58,9 @@ DsaWorld::DsaWorld(Side& side, const DsaShape& shape, std::byte* pages, std::byt
   cache_.pooled_dtype = shape.pooled_dtype;
   cache_.base = pages ? pages : side.raw(shape.pages * cache_.page_stride);
   cache_.ring_length = shape.ring_length;
-  cache_.ring_stride =
-      shape.ring_stride ? shape.ring_stride : (shape.ring_length * 2 * shape.index_dim * 4 + 127) / 64 * 64;
+  cache_.ring_stride = shape.ring_stride
+                           ? shape.ring_stride
+                           : (int64_t{shape.ring_length} * 2 * shape.index_dim * 4 + 127) / 64 * 64;
   cache_.ring = rings ? rings : side.raw(shape.slots * cache_.ring_stride);
   ape_ = side.floats(shape.levels > 0 ? Matrix(shape.pool, shape.index_dim).v
                                       : random_matrix(70, shape.pool, shape.index_dim).v);
