@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <functional>
 #include <random>
@@ -90,6 +91,20 @@ class Bench {
         gigabytes / times[2] * 1e6);
     first_ = false;
     std::fflush(stdout);
+  }
+  // Two forms of an op, by the largest difference over the largest value; says so when they disagree.
+  void compare(const char* name, const std::vector<float>& got, const std::vector<float>& expected,
+               double most) const {
+    double largest = 0, difference = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
+      const double d = std::abs(static_cast<double>(got[i]) - static_cast<double>(expected[i]));
+      difference = std::isnan(d) ? d : std::max(difference, d);
+      if (std::isnan(d)) break;
+    }
+    const bool agree = difference <= most * largest;
+    fmt::print(stderr, "{}: forms {} by {:.2e} of the largest value\n", name, agree ? "agree" : "DISAGREE",
+               difference / largest);
   }
 
  private:
@@ -218,11 +233,35 @@ void mhc(Bench& b, Ops& ops, int64_t rows) {
   const kernels::MhcWeights w{
       b.weight(2 * kStreams + kStreams * kStreams, kStreams * kHidden, DType::bf16).data,
       b.floats(2 * kStreams + kStreams * kStreams, 0), b.floats(3, 1)};
-  const kernels::MhcBoundary boundary{
-      {mix, y, streams}, {streams, w, 1e-5f, 1e-6f, 20, mix, x}, b.floats(kHidden, 1), normed};
+  kernels::MhcBoundary boundary{
+      {mix, y, streams}, {streams, w, 1e-5f, 1e-6f, 20, mix, x, 0}, b.floats(kHidden, 1), normed};
+  kernels::MhcBoundary decode = boundary;
+  decode.collapse.decode_rows = kernels::kAllRows;
   ops.mhc_collapse(boundary.collapse);
+  const int64_t some = std::min<int64_t>(rows, 256);
+  const auto first = [&](kernels::MhcBoundary a) {
+    for (View* v : {&a.expand.mix, &a.expand.y, &a.expand.streams, &a.collapse.streams, &a.collapse.mix,
+                    &a.collapse.x, &a.normed})
+      *v = v->row_range(0, some);
+    // From the same streams and mapping each time.
+    const View kept[] = {b.activations(kStreams * kHidden), b.activations(kStreams + kStreams * kStreams)};
+    const View live[] = {streams, mix};
+    const auto copy = [&](const View* to, const View* from) {
+      for (int i = 0; i < 2; ++i)
+        ops.memory().copy(to[i].data, from[i].data, some * from[i].cols * int64_t{sizeof(float)});
+    };
+    copy(kept, live);
+    ops.mhc_boundary(a);
+    std::vector<float> out(static_cast<size_t>(some * kHidden));
+    ops.memory().download(out.data(), normed.data, some * kHidden * int64_t{sizeof(float)});
+    copy(live, kept);
+    return out;
+  };
+  b.compare("mhc_boundary", first(boundary), first(decode), 1e-5);
   b.time("mhc_boundary", 0, gigabytes(rows, (2 * kStreams + 2) * kHidden),
          [&] { ops.mhc_boundary(boundary); });
+  b.time("mhc_boundary, decode form", 0, gigabytes(rows, (2 * kStreams + 2) * kHidden),
+         [&] { ops.mhc_boundary(decode); });
 }
 
 void ffn(Bench& b, Ops& ops, int64_t rows, int64_t held) {

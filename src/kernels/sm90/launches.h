@@ -62,16 +62,16 @@ void mhc_broadcast(cudaStream_t stream, const kernels::MhcBroadcast& a);
 void mhc_collapse(cudaStream_t stream, const kernels::MhcCollapse& a);
 void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
 // Four streams, a width of whole 128s and a bf16 mapping: expand of one site (or null), then mapping and
-// collapse of the next, then its norm (or null) and the codes of that (or null). `partial` holds
-// boundary_bytes().
+// collapse of the next, then its norm (or null) and the codes of that (or null); either x or its normed rows
+// are written. `partial` holds boundary_bytes().
 bool fits_boundary(const kernels::MhcCollapse& a);
 int64_t boundary_bytes(int64_t rows, int64_t width);
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                   const float* norm, const View& normed, const Quantized* codes, float* partial);
-// The form of prompt rows; either x or its normed rows are written.
+// The form of prompt rows, with the same `partial`.
 bool fits_boundary_slice(const kernels::MhcCollapse& a);
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                        const float* norm, const View& normed);
+                        const float* norm, const View& normed, float* partial, int multiprocessors);
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory

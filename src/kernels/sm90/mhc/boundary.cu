@@ -4,41 +4,23 @@
 // slices, so a row's bits depend on D only.
 #include "kernels/quantize.h"
 #include "kernels/sm90/device/pipeline.cuh"
-#include "kernels/sm90/launches.h"
+#include "kernels/sm90/mhc/boundary.cuh"
 
 namespace godwit::sm90 {
 namespace {
 
-constexpr int kStreams = 4, kMapping = 2 * kStreams + kStreams * kStreams;
-constexpr int kMix = kStreams + kStreams * kStreams;
+constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping, kMix = Boundary::kMix,
+              kPartial = Boundary::kPartial;
 constexpr int kRows = 8;  // of a block: one column tile of mma
 constexpr int kMixWarps = 4, kMixThreads = 32 * kMixWarps;
 constexpr int kWarpColumns = 8, kColumns = kMixWarps * kWarpColumns;  // of a slice
-constexpr int kPartial = 32;  // floats of a row and slice: the mapping, then the sum of squares
-
-struct Boundary {
-  bool expands;
-  Rows<const float> old_mix, y;
-  Rows<float> streams;  // [T, 4 D]
-  const bf16* fn;       // [24, 4 D], rows fn_stride apart
-  int64_t fn_stride;
-  const float *base, *scale;
-  float norm_eps, hc_eps;
-  int32_t iterations, width;
-  int64_t rows;
-  float* partial;  // [T, D / 32, kPartial]
-  Rows<float> mix, x;
-  const float* norm;  // null: no norm
-  ActivationRows normed;
-  Quantized codes;  // of normed; null: not wanted
-};
 
 // Lane (g, t) has row g and columns 2 t, 2 t + 1 of the warp's eight. A step of the product takes a column of
 // each lane; its slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 are that column's four streams.
 __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant__ Boundary a) {
   __shared__ float sums[kMixWarps][kRows][kPartial + 1];
   let_next_start();
-  const unsigned slices = static_cast<unsigned>(a.width) / kColumns, slice = blockIdx.x % slices;
+  const auto slices = static_cast<unsigned>(a.slices), slice = blockIdx.x % slices;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int column = static_cast<int>(slice) * kColumns + warp * kWarpColumns + 2 * t;
   uint32_t fn[3][kStreams];  // outputs g + 8 i; both columns
@@ -226,8 +208,8 @@ __global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int part = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
   const float scale = a.scale[part], base = lane < kMapping ? a.base[lane] : 0;
-  const int64_t t = blockIdx.x;
-  const int width = a.width, column = 4 * static_cast<int>(threadIdx.x), slices = width / kColumns;
+  const int64_t t = a.rows - 1 - blockIdx.x;  // of many rows, the cache has the last
+  const int width = a.width, column = 4 * static_cast<int>(threadIdx.x), slices = a.slices;
   const auto has = [&](int k) { return warp < kWarps && column + k * 4 * kThreads < width; };
   float4 norm[kEach];
 #pragma unroll
@@ -288,11 +270,17 @@ __global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__
       x[k].x = fmaf(pre[i], f.x, x[k].x), x[k].y = fmaf(pre[i], f.y, x[k].y);
       x[k].z = fmaf(pre[i], f.z, x[k].z), x[k].w = fmaf(pre[i], f.w, x[k].w);
     }
-    *reinterpret_cast<float4*>(a.x(t) + c) = x[k];
     total = fmaf(x[k].x, x[k].x, total), total = fmaf(x[k].y, x[k].y, total);
     total = fmaf(x[k].z, x[k].z, total), total = fmaf(x[k].w, x[k].w, total);
   }
-  if (a.norm == nullptr) return;
+  if (a.norm == nullptr) {
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) {
+      const int c = column + k * 4 * kThreads;
+      if (c < width) *reinterpret_cast<float4*>(a.x(t) + c) = x[k];
+    }
+    return;
+  }
   total = warp_sum(total);
   if (lane == 0) squares_of[warp] = total;
   named_barrier<1, kThreads>();
@@ -327,9 +315,8 @@ int64_t boundary_bytes(int64_t rows, int64_t width) {
   return rows * (width / kColumns) * kPartial * int64_t{sizeof(float)};
 }
 
-void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                  const float* norm, const View& normed, const Quantized* codes, float* partial) {
-  if (a.x.rows == 0) return;
+Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
+                     const View& normed, float* partial) {
   Boundary b{};
   b.expands = expand != nullptr;
   if (expand) b.old_mix = rows_of<const float>(expand->mix), b.y = rows_of<const float>(expand->y);
@@ -348,10 +335,22 @@ void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const k
   b.x = rows_of<float>(a.x);
   b.norm = norm;
   b.normed = activation_rows(normed);
-  if (codes) b.codes = *codes;
-  const int64_t blocks = b.width / kColumns * ((b.rows + kRows - 1) / kRows);
-  launch_dependent(stream, "mhc_boundary", blocks_for(blocks, 1), kMixThreads, 0, mix_kernel, b);
+  return b;
+}
+
+void finish_boundary(cudaStream_t stream, const Boundary& b) {
   launch_dependent(stream, "mhc_boundary", blocks_for(b.rows, 1), kAll, 0, finish_kernel, b);
+}
+
+void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
+                  const float* norm, const View& normed, const Quantized* codes, float* partial) {
+  if (a.x.rows == 0) return;
+  Boundary b = boundary_of(expand, a, norm, normed, partial);
+  b.slices = b.width / kColumns;
+  if (codes) b.codes = *codes;
+  const int64_t blocks = b.slices * ((b.rows + kRows - 1) / kRows);
+  launch_dependent(stream, "mhc_boundary", blocks_for(blocks, 1), kMixThreads, 0, mix_kernel, b);
+  finish_boundary(stream, b);
 }
 
 }  // namespace godwit::sm90
