@@ -3,7 +3,7 @@
 
 bench/targets.json names each target and, once something was measured, a ceiling that must not be crossed again.
 bench/results/step-*.json hold what `godwit bench step --out` wrote, with hardware and date; of several files the
-newest that has a case counts.
+newest that has a case counts. Targets are of bf16 caches and of contexts that sequences have to themselves.
 
 Prints one line a target: met, missed or not measured. Fails only for what is wrong whatever the machine: files
 that are malformed, a case whose timed logits differ from an untimed step's, or a ceiling that was crossed.
@@ -26,7 +26,7 @@ def load_cases(folder):
                     wrong.append(f"{path.name}: no {field}")
             for run in document["runs"]:
                 for case in run["cases"]:
-                    if case["refused"]:
+                    if case["refused"] or run.get("shared_context") or case.get("kv", "bf16") != "bf16":
                         continue
                     key = (run["kind"], run["ep"], case["batch"], case["context"], case["rows"])
                     step = next(p for p in case["parts"] if p["part"] == "step")

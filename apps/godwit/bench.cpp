@@ -39,7 +39,7 @@ int run_step(const Options& options) {
   if (!results.ok()) return report_failure(results.error());
   fmt::print("{}", bench::as_table(options.step, *results));
   bool trusted = true;
-  for (const bench::StepResult& r : *results) trusted &= r.same_logits || !r.refused.empty();
+  for (const bench::StepResult& r : *results) trusted &= r.trusted();
   if (const int failed = write_json(options.out, bench::as_json(options.step, *results))) return failed;
   return trusted ? 0 : 1;
 }
@@ -107,7 +107,14 @@ void add_bench_command(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str()
       ->type_name("N");
   count("--rows", s.rows, 1, 64, "Rows of a sequence: 1 decodes, more verify");
-  count("--prefill", s.prefill, 0, 1 << 20, "Instead, one slice of so many prompt rows");
+  count("--prefill", s.prefill, 0, 16384, "Instead, one slice of so many prompt rows, then decode steps");
+  step->add_option("--kv", s.kv,
+                   "Cache precision: f32, bf16 or fp8; auto is f32 on the CPU and bf16 on a GPU")
+      ->capture_default_str()
+      ->type_name("T")
+      ->check(CLI::IsMember({"auto", "f32", "bf16", "fp8"}).description(""));
+  step->add_flag("--shared-context", s.shared_context,
+                 "All sequences of a step read the same pages of context, so that many fit");
   step->add_option("--out", o->out, "Also write the numbers as JSON")->type_name("FILE");
   step->callback([o, &run] { run = [o] { return run_step(*o); }; });
 }

@@ -8,13 +8,13 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <numeric>
-#include <random>
 #include <set>
 
 #include "bench/shape.h"
+#include "bench/step_plans.h"
 #include "bench/step_work.h"
 #include "bench/synthetic.h"
+#include "kernels/cache_format.h"
 #include "kernels/make_ops.h"
 #include "model/glm5_next/dims.h"
 #include "model/glm5_next/model.h"
@@ -23,7 +23,6 @@ namespace godwit::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using kernels::kPageTokens;
 
 // A rank whose peers are not there: what it would receive stays what it was.
 class Unconnected final : public comm::Comm {
@@ -66,8 +65,15 @@ class ExpertCounter final : public model::Observer {
   int layers_ = 0;
 };
 
-int64_t pages_for(int64_t tokens) {
-  return (tokens + kPageTokens - 1) / kPageTokens;
+constexpr int64_t kMostTokens = 1 << 20;  // of a sequence
+constexpr int64_t kMostSequences = 4096;
+// Steps behind a slice: one more is the first.
+constexpr int64_t kSteadySteps = 32;
+static_assert(kSteadySteps < kernels::kPageTokens);
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
 }
 
 class Bench {
@@ -77,10 +83,26 @@ class Bench {
     b->asked_ = asked;
     GODWIT_ASSIGN(b->config_, read_shape(asked.shape));
     GODWIT_ASSIGN(ShardPlan shards, ShardPlan::make(b->config_.text, asked.tp, asked.ep));
-    b->shards_ = std::make_unique<ShardPlan>(std::move(shards));
+    b->shards_ = std::make_unique<ShardPlan>(shards);
     if (asked.rank < 0 || asked.rank >= asked.tp)
       return make_error(ErrorCode::usage, "--rank", "--rank {} is not below --tp {}", asked.rank, asked.tp);
+    const bool decodes = asked.prefill == 0;
+    if (!decodes && (asked.batches != std::vector<int64_t>{1} || asked.shared_context))
+      return make_error(
+          ErrorCode::usage, "--prefill",
+          "--prefill times a slice of one sequence: leave --batch at 1 and --shared-context out");
+    for (const int64_t batch : asked.batches)
+      if (batch < 1 || batch > kMostSequences)
+        return make_error(ErrorCode::usage, "--batch", "--batch {} is not between 1 and {}", batch,
+                          kMostSequences);
+    for (const int64_t context : asked.contexts)
+      if (context < 0 || context + (decodes ? asked.rows : asked.prefill) > kMostTokens)
+        return make_error(ErrorCode::usage, "--context",
+                          "--context {} and the {} rows of a step are not within {} tokens", context,
+                          decodes ? asked.rows : asked.prefill, kMostTokens);
     GODWIT_ASSIGN(b->ops_, kernels::make_ops(asked.device, 0));
+    b->kv_ = kernels::cache_format_of(asked.kv).value_or(asked.device == "cuda" ? DType::bf16 : DType::f32);
+    GODWIT_TRY(kernels::check_cache_format(*b->ops_, b->kv_));
     b->comm_ = std::make_unique<Unconnected>(asked.rank, asked.tp);
     return b;
   }
@@ -89,28 +111,29 @@ class Bench {
     StepResult out;
     out.batch = batch;
     out.context = context;
+    out.kv = kernels::cache_format_name(kv_);
     out.rows = asked_.prefill > 0 ? asked_.prefill : asked_.rows;
-    const model::ModelOptions options = sizes(batch, context);
+    const StepShape shape{batch, context, out.rows, asked_.prefill > 0, asked_.shared_context};
+    const model::ModelOptions options = sizes(shape);
     const kernels::Dims dims = model::rank_dims(config_.text, *shards_);
     model_.reset();  // its caches make room; the weights stay
     kernels::Memory& memory = ops_->memory();
     const model::ModelBytes bytes = price(config_.text, *shards_, options, *ops_);
-    const int64_t needed = bytes.pages + bytes.slots + bytes.snapshots + bytes.workspace + bytes.scratch;
+    out.memory = memory_of(bytes, options.pages);
+    out.refused = refusal(out.memory, memory.available());
+    if (!out.refused.empty()) return out;
     try {
       if (!noise_) noise_ = std::make_unique<Noise>(memory);
       if (!weights_) weights_ = make_weights(config_, *shards_, asked_.rank, memory, *noise_);
     } catch (const std::bad_alloc&) {
       return make_error(ErrorCode::device, "", "the weights of this rank do not fit the device");
     }
-    if (memory.available() > 0 && needed > memory.available()) {
-      out.refused =
-          fmt::format("{:.1f} GB of caches and buffers, {:.1f} GB are free",
-                      static_cast<double>(needed) / 1e9, static_cast<double>(memory.available()) / 1e9);
-      return out;
-    }
+    out.refused = refusal(out.memory, memory.available());
+    if (!out.refused.empty()) return out;
     GODWIT_ASSIGN(model_, model::Model::assemble(weights_, config_, *shards_, *ops_, *comm_, options));
+    if (shape.prefill && !memory.host_addressable()) model_->record_steps();  // as an engine does at load
     fill_state(options);
-    const schedule::StepPlan plan = make_plan(batch, context);
+    const schedule::StepPlan plan = make_plan(shape, shards_->vocabulary(asked_.rank));
     std::vector<sample::Sampled> drawn(plan.samples.size());
     save_state(batch);
 
@@ -122,8 +145,9 @@ class Bench {
                   static_cast<int64_t>(drawn.size()),
                   out.expected_experts,
                   static_cast<double>(plan.rows() * config_.text.num_experts_per_tok) * seen /
-                      static_cast<double>(config_.text.n_routed_experts)};
-    if (asked_.prefill == 0) {  // an observer is given every stream of every row: a GB a layer of a slice
+                      static_cast<double>(config_.text.n_routed_experts),
+                  kv_};
+    if (!shape.prefill) {  // an observer is given every stream of every row: a GB a layer of a slice
       ExpertCounter counter(shards_->experts(asked_.rank));
       model_->observe(&counter);
       model_->forward(plan, drawn.data());
@@ -151,73 +175,33 @@ class Bench {
     out.same_logits = same_bits(plan, drawn.data(), untimed);
     for (size_t i = 0; i < out.parts.size(); ++i) time(plan, only[i], out.parts[i]);
     out.parts.insert(out.parts.begin(), step);
-    recording_.reset();
+    for (auto& r : recordings_) r.reset();
+    if (shape.prefill) out.behind = decode_behind(plan);
     return out;
   }
 
  private:
-  model::ModelOptions sizes(int64_t batch, int64_t context) const {
+  model::ModelOptions sizes(const StepShape& shape) const {
     model::ModelOptions m;
-    m.kv_dtype = asked_.device == "cuda" ? DType::bf16 : DType::f32;
-    const int64_t rows = asked_.prefill > 0 ? asked_.prefill : batch * asked_.rows;
+    m.kv_dtype = kv_;
+    const int64_t rows = shape.batch * shape.rows;
     m.limits.rows = rows;
-    m.limits.decode_rows = asked_.prefill > 0 ? 1 : rows;
-    m.limits.sequences = batch;
-    m.limits.context = context + (asked_.prefill > 0 ? asked_.prefill : asked_.rows);
-    m.limits.sampled_rows = asked_.prefill > 0 ? 1 : rows;
+    m.limits.decode_rows = shape.prefill ? 1 : rows;
+    m.limits.sequences = shape.batch;
+    m.limits.context = shape.tokens();
+    m.limits.sampled_rows = shape.prefill ? 1 : rows;
     m.limits.pending_rows = asked_.rows;
-    m.pages = batch * pages_for(m.limits.context) + 1;
-    m.slots = batch + 1;
-    m.snapshots = batch;
+    m.pages = shape.pages() + 1;
+    m.slots = shape.batch + 1;
+    m.snapshots = shape.batch;
     return m;
   }
 
   // Latents, index keys and states of tokens that were never computed.
   void fill_state(const model::ModelOptions& m) {
     const model::RankState& state = model_->state();
-    noise_->fill(state.page(0), m.pages * state.layout().page_bytes);
+    fill_pages(state, m.pages, kv_, model_->dims(), ops_->memory(), *noise_);
     noise_->fill(state.slot(0), m.slots * state.layout().slot_bytes);
-  }
-
-  schedule::StepPlan make_plan(int64_t batch, int64_t context) const {
-    const int64_t rows = asked_.prefill > 0 ? asked_.prefill : asked_.rows;
-    const int64_t first = asked_.prefill > 0 ? context / kPageTokens * kPageTokens : context;
-    const int64_t pages = pages_for(first + rows);
-    std::vector<int32_t> order(static_cast<size_t>(batch * pages));
-    std::iota(order.begin(), order.end(), 1);
-    std::mt19937 random(5);
-    std::shuffle(order.begin(), order.end(), random);
-    schedule::StepPlan plan;
-    plan.pages = order;
-    for (int64_t i = 0; i < batch; ++i) {
-      schedule::PlanSequence p;
-      p.request = static_cast<uint64_t>(i);
-      p.rows.first = first;
-      p.rows.row = plan.rows();
-      p.rows.rows = static_cast<int32_t>(rows);
-      p.rows.slot = static_cast<int32_t>(i + 1);
-      p.rows.page_offset = static_cast<int32_t>(i * pages);
-      p.rows.kind = asked_.prefill > 0 ? kernels::RowKind::prefill
-                    : rows > 1         ? kernels::RowKind::verify
-                                       : kernels::RowKind::decode;
-      p.pages = static_cast<int32_t>(pages);
-      p.sampled_rows = asked_.prefill > 0 ? 1 : static_cast<int32_t>(rows);
-      for (int64_t r = 0; r < rows; ++r)
-        plan.ids.push_back(
-            static_cast<int32_t>(random() % static_cast<uint32_t>(shards_->vocabulary(asked_.rank).size())) +
-            static_cast<int32_t>(shards_->vocabulary(asked_.rank).begin));
-      for (int64_t r = rows - p.sampled_rows; r < rows; ++r) {
-        sample::SamplingRow s;
-        s.temperature = 0;
-        s.slot = p.rows.slot;
-        s.position = first + r + 1;
-        plan.samples.push_back(s);
-      }
-      plan.restores.push_back({p.rows.slot, static_cast<int32_t>(i), first});
-      plan.sequences.push_back(p);
-    }
-    plan.decode_sequences = asked_.prefill > 0 ? 0 : static_cast<int32_t>(batch);
-    return plan;
   }
 
   void save_state(int64_t batch) {
@@ -251,40 +235,73 @@ class Bench {
     ops_->memory().download(&ignored, model_->logits().data, sizeof ignored);
   }
 
-  void issue(const model::Parts& parts) {
-    if (recording_) {
-      recording_->replay();
+  void issue(const model::Parts& parts, size_t recording) {
+    if (recordings_[recording]) {
+      recordings_[recording]->replay();
     } else {
       model_->compute(parts);
     }
   }
 
-  // Rounds of as many steps as take 20 ms.
+  // Rounds of as many steps as take 20 ms, by turns of two recordings of the same: what another build of a
+  // step must differ by more than.
   void time(const schedule::StepPlan& plan, const model::Parts& parts, StepPart& out) {
     model_->begin(plan);
-    recording_ = ops_->record([&] { model_->compute(parts); });
-    const auto round = [&](int64_t steps) {
+    for (auto& r : recordings_) r = ops_->record([&] { model_->compute(parts); });
+    const auto round = [&](size_t recording, int64_t steps) {
       wait();
       const auto start = Clock::now();
-      for (int64_t i = 0; i < steps; ++i) issue(parts);
+      for (int64_t i = 0; i < steps; ++i) issue(parts, recording);
       wait();
       return std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
              static_cast<double>(steps);
     };
-    round(1);
-    const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(20e3 / round(2)), 1, 1000);
+    round(1, 1);
+    round(0, 1);
+    const int64_t steps = std::clamp<int64_t>(static_cast<int64_t>(20e3 / round(0, 2)), 1, 1000);
+    std::vector<double> all, of[2];
+    all.reserve(2 * static_cast<size_t>(asked_.rounds));
+    for (auto& times : of) times.reserve(static_cast<size_t>(asked_.rounds));
+    for (int i = 0; i < asked_.rounds; ++i)
+      for (const size_t r : {0, 1}) {
+        of[r].push_back(round(r, steps));
+        all.push_back(of[r].back());
+      }
+    out.us = median(all);
+    out.us_min = *std::min_element(all.begin(), all.end());
+    out.us_max = *std::max_element(all.begin(), all.end());
+    out.a_a_percent = 100 * std::abs(median(of[0]) - median(of[1])) / out.us;
+  }
+
+  // A slice and what decodes behind it, as the engine runs them: arrays sent, state restored, draws received.
+  DecodeBehind decode_behind(const schedule::StepPlan& slice) {
+    DecodeBehind out;
+    kernels::Memory& memory = ops_->memory();
+    sample::Sampled drawn;
+    out.free_before = memory.available();
+    model_->forward(slice, &drawn);
     std::vector<double> times;
-    for (int i = 0; i < asked_.rounds; ++i) times.push_back(round(steps));
-    std::sort(times.begin(), times.end());
-    out.us = times[times.size() / 2];
-    out.us_min = times.front();
-    out.us_max = times.back();
+    times.reserve(kSteadySteps);
+    for (int64_t n = 0; n <= kSteadySteps; ++n) {
+      const schedule::StepPlan plan = plan_behind(slice, n);
+      const auto start = Clock::now();
+      model_->forward(plan, &drawn);
+      const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+      if (n == 0) {
+        out.first_us = us;
+      } else {
+        times.push_back(us);
+      }
+    }
+    out.steady_us = median(times);
+    out.free_after = memory.available();
+    return out;
   }
 
   // Against self-deception: what was timed computes what an ordinary step computes.
   bool same_bits(const schedule::StepPlan& plan, sample::Sampled* drawn, const std::vector<float>& untimed) {
     model_->begin(plan);
-    issue({});
+    issue({}, 0);
     model_->end(plan, drawn);
     const std::vector<float> timed = logits(plan.samples.size());
     const bool finite = std::all_of(timed.begin(), timed.end(), [](float v) { return std::isfinite(v); });
@@ -292,6 +309,7 @@ class Bench {
   }
 
   StepCase asked_;
+  DType kv_ = DType::bf16;
   ModelConfig config_;
   std::unique_ptr<ShardPlan> shards_;
   std::unique_ptr<kernels::Ops> ops_;
@@ -299,7 +317,7 @@ class Bench {
   std::unique_ptr<Noise> noise_;
   std::shared_ptr<const model::ModelWeights> weights_;
   std::unique_ptr<model::Model> model_;
-  std::unique_ptr<kernels::Recording> recording_;
+  std::unique_ptr<kernels::Recording> recordings_[2];
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
+#include "bench/step_memory.h"
 
 namespace godwit::bench {
 
@@ -16,8 +17,10 @@ struct StepCase {
   std::vector<int64_t> batches = {1};      // sequences of a decode step
   std::vector<int64_t> contexts = {8192};  // tokens before the step
   int64_t rows = 1;                        // of each sequence: 1 decodes, more verify
-  int64_t prefill = 0;                     // instead: one sequence with a slice of so many prompt rows
-  int rounds = 7;                          // timed rounds; the median counts
+  int64_t prefill = 0;      // instead: one sequence with a slice of so many prompt rows, then decode steps
+  std::string kv = "auto";  // format of the caches
+  bool shared_context = false;  // all sequences of a step read the same pages of context
+  int rounds = 7;               // timed rounds of each of two recordings; the median of all counts
 };
 
 // Of the whole step, or of one of its parts run alone.
@@ -26,16 +29,31 @@ struct StepPart {
   double us = 0, us_min = 0, us_max = 0;
   double gigabytes = 0, gigaflops = 0;  // what it must move and compute
   double roof_us = 0;                   // the longer of both at kRoofBandwidth and the data sheet's rates
+  double a_a_percent = 0;  // by which the medians of two recordings of the same differ, rounds alternating
+};
+
+// What follows a slice, through the step of an engine with its recordings.
+struct DecodeBehind {
+  double first_us = 0, steady_us = 0;  // the first step, and the median of those behind it
+  int64_t free_before = 0,
+          free_after = 0;  // bytes of the device before the slice and after these; 0: unknown
 };
 
 struct StepResult {
   int64_t batch = 0, context = 0, rows = 0;
+  std::string kv;               // "auto" decided
   std::vector<StepPart> parts;  // the step first
   double distinct_experts = 0;  // of this rank that a layer touched, on average
   double expected_experts = 0;  // under independent, uniform choice
   bool same_logits = false;     // timed and untimed steps agree bit for bit
   std::string refused;          // why it was not run
+  StepMemory memory;
+  DecodeBehind behind;  // prefill only
 
+  // Whether the numbers may be believed: what was timed is a step, and nothing was allocated behind it.
+  bool trusted() const {
+    return !refused.empty() || (same_logits && behind.free_before == behind.free_after);
+  }
   // Rows of one rank, all ranks doing theirs at the same time.
   double tokens_per_s() const {
     return parts.empty() ? 0 : static_cast<double>(batch * rows) / parts[0].us * 1e6;

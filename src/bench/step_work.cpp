@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/cache_format.h"
+
 namespace godwit::bench {
 namespace {
 
@@ -38,10 +40,12 @@ StepPart part(const char* name, const Sum& s) {
 std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels::Dims& d,
                               const StepSize& size) {
   const double rows = static_cast<double>(size.rows), sequences = static_cast<double>(size.sequences);
-  const double kv = static_cast<double>(size_of(size.kv));
+  const auto latent_bytes = static_cast<double>(kernels::row_bytes(size.kv, d.latent));
+  const auto key_bytes = static_cast<double>(kernels::row_bytes(size.kv, d.index_dim));
   // Of a row in the middle: those of a slice see ever more.
   const int64_t context = size.context + size.rows / size.sequences / 2;
-  const double pools = static_cast<double>(context / d.index_pool);
+  const int64_t whole_pools = context / d.index_pool;
+  const auto pools = static_cast<double>(whole_pools);
   const double seen = static_cast<double>(std::min(context, d.index_topk + d.index_pool - 1));
   Sum kda, dsa, ffn, mhc, head;
   for (const model::LayerWeights& w : weights.layers) {
@@ -59,10 +63,10 @@ std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels:
       for (const Weight& m : {w.dsa.q_a, w.dsa.kv_a, w.dsa.q_b, w.dsa.o, Weight{w.dsa.absorb_k},
                               Weight{w.dsa.absorb_v}, w.dsa.wq_b, w.dsa.wk, w.dsa.gate, w.dsa.weights_proj})
         dsa.weight(m, rows);
-      dsa.bytes += rows * seen * static_cast<double>(d.latent) * kv;
+      dsa.bytes += rows * seen * latent_bytes;
       dsa.compute(rows * seen * static_cast<double>(d.mla_heads * d.latent) * 4, kBf16Rate);
       if (!w.dsa.shared_indexer && context > d.index_topk) {
-        dsa.bytes += sequences * pools * static_cast<double>(d.index_dim) * kv;
+        dsa.bytes += sequences * pools * key_bytes;
         dsa.compute(rows * pools * static_cast<double>(d.index_heads * d.index_dim) * 2, kBf16Rate);
       }
     }

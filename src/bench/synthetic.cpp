@@ -14,8 +14,7 @@ using model::FfnWeights;
 using model::ModelWeights;
 
 constexpr int64_t kPool = int64_t{64} << 20;  // bytes of each pool
-constexpr float kValue = 1.0f / 64;           // of bf16 weights: K = 4096 gives products of about 1
-constexpr float kCode = 32;                   // of e4m3 codes, with scales that make them kValue
+constexpr float kValue = Noise::kValue, kCode = Noise::kCode;
 
 class Maker {
  public:
@@ -51,7 +50,7 @@ class Maker {
       } else {
         layer.moe = moe();
       }
-      out_->layers.push_back(std::move(layer));
+      out_->layers.push_back(layer);
     }
     return std::move(out_);
   }

@@ -2,6 +2,7 @@
 // §6).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
