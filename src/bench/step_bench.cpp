@@ -175,8 +175,8 @@ class Bench {
     out.same_logits = same_bits(plan, drawn.data(), untimed);
     for (size_t i = 0; i < out.parts.size(); ++i) time(plan, only[i], out.parts[i]);
     out.parts.insert(out.parts.begin(), step);
-    for (auto& r : recordings_) r.reset();
     if (shape.prefill) out.behind = decode_behind(plan);
+    for (auto& r : recordings_) r.reset();
     return out;
   }
 
