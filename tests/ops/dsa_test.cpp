@@ -96,7 +96,8 @@ std::vector<Case> cases() {
                        .index_dim = 128,
                        .topk = topk,
                        .latent_dtype = format,
-                       .pooled_dtype = format},
+                       .pooled_dtype = format,
+                       .half_queries = true},
                       mixed()});
     }
   }
@@ -167,6 +168,37 @@ TEST_P(Backends, DsaMixedStepsMatchTheOracle) {
       }
     }
   }
+}
+
+// A form of prompt rows may round their queries to bf16, and must not round those of the rows beside them.
+TEST_P(Backends, IndexSelectOfAnyQueries) {
+  const DsaShape exact{.latent = 8,
+                       .index_heads = 32,
+                       .index_dim = 128,
+                       .topk = 64,
+                       .latent_dtype = DType::bf16,
+                       .pooled_dtype = DType::bf16};
+  DsaShape rounded = exact;
+  rounded.half_queries = true;
+  Side reference(oracle());
+  Side tested(backend(GetParam()));
+  DsaWorld expected(reference, exact), got(tested, exact), of_rounded(tested, rounded);
+  const std::vector<int32_t> pages = page_run(0, 10);
+  const SequenceSpec prompt{RowKind::prefill, 600, 40, 1, 0, pages, 5};
+  const SequenceSpec decode{RowKind::verify, 600, 6, 1, 0, pages, 9};
+  for (DsaWorld* world : {&expected, &got, &of_rounded}) {
+    world->write({{RowKind::prefill, 0, 640, 1, 0, pages, 5}});
+    if (world != &expected) world->adopt(expected);
+  }
+  const Selection lists = got.select({decode, prompt});
+  const Rows first = all_rows(6);
+  Rows rest;
+  for (int64_t r = 6; r < 46; ++r) rest.push_back(r);
+  expect_same_selection(expected, {decode}, {pick(lists.pools, first), pick(lists.count, first)},
+                        expected.select({decode}));
+  const Selection of_rest{pick(lists.pools, rest), pick(lists.count, rest)};
+  if (of_rest.pools.v == of_rounded.select({prompt}).pools.v) return;
+  expect_same_selection(expected, {prompt}, of_rest, expected.select({prompt}));
 }
 
 TEST_P(Backends, IndexSelectAroundPowersOfTwoPools) {

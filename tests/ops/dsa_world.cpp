@@ -21,6 +21,10 @@ float to_bits(float x, int bits) {
   const float fraction = std::frexp(x, &exponent);
   return std::ldexp(std::nearbyint(std::ldexp(fraction, bits)), exponent - bits);
 }
+float index_query(const DsaShape& shape, const SequenceSpec& s, int64_t position, int64_t c) {
+  const float x = value(kIndexQuery, shape, s.stream, position, c);
+  return shape.half_queries && s.kind == kernels::RowKind::prefill ? to_float(to_bf16(x)) : x;
+}
 
 }  // namespace
 
@@ -70,7 +74,9 @@ DsaWorld::DsaWorld(Side& side, const DsaShape& shape, std::byte* pages, std::byt
 Matrix DsaWorld::data(const Step& step, uint64_t what, int64_t cols) const {
   Matrix m(step.view.rows, cols);
   step.each_row([&](int64_t row, const SequenceSpec& s, int64_t position) {
-    for (int64_t c = 0; c < cols; ++c) m.at(row, c) = value(What(what), shape_, s.stream, position, c);
+    for (int64_t c = 0; c < cols; ++c)
+      m.at(row, c) = what == kIndexQuery ? index_query(shape_, s, position, c)
+                                         : value(What(what), shape_, s.stream, position, c);
   });
   return m;
 }
@@ -153,7 +159,7 @@ std::vector<double> DsaWorld::scores(const SequenceSpec& spec, int64_t position)
   std::vector<double> out;
   std::vector<float> query(static_cast<size_t>(shape_.index_heads * shape_.index_dim));
   for (int64_t c = 0; c < shape_.index_heads * shape_.index_dim; ++c)
-    query[static_cast<size_t>(c)] = value(kIndexQuery, shape_, spec.stream, position, c);
+    query[static_cast<size_t>(c)] = index_query(shape_, spec, position, c);
   for (int64_t h = 0; h < shape_.index_heads; ++h) {
     float* head = query.data() + h * shape_.index_dim;
     kernels::meet_keys(shape_.pooled_dtype, head, shape_.index_dim, head);

@@ -21,7 +21,8 @@ struct DsaShape {
   int32_t ring_length = 12;
   int64_t page_stride = 0;  // bytes; 0 = packed
   int64_t ring_stride = 0;
-  int levels = 0;  // > 0: queries, keys and gates take few values, so that scores tie
+  bool half_queries = false;  // index queries of prompt rows are values that bf16 holds
+  int levels = 0;             // > 0: queries, keys and gates take few values, so that scores tie
 };
 
 struct Selection {

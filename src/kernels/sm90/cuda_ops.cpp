@@ -35,20 +35,21 @@ struct ScratchBytes {
   int64_t codes, inner, inner_codes, groups, choices, partial, attend, select, sample, operand, rest, result,
       chunks, normed_codes;
 };
-ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits) {
+ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits, int multiprocessors) {
   const int64_t choices = limits.rows * (d.experts_topk + 1);  // the shared expert is one of a row's
   const int64_t inner = std::max(d.expert_inner, d.shared_inner);
-  const int64_t rows = std::min(limits.rows, kRowsAtOnce);
+  const int64_t decode_rows = std::min(limits.decode_rows, kRowsAtOnce);
   return {quantized_bytes(limits.rows, widest_input(d)),
           choices * ((inner + 3) / 4 * 4) * int64_t{sizeof(float)},
           quantized_bytes(choices, inner),
           kCounterBytes + group_bytes(limits.rows, d.experts_topk),
           choices * ((d.hidden + 31) / 32 * 32) * int64_t{sizeof(float)},
           boundary_bytes(limits.rows, d.hidden),
-          d.index_pool > 0 ? attend_bytes(std::min(limits.decode_rows, kRowsAtOnce), d.mla_heads, d.latent,
-                                          d.index_topk, d.index_pool)
-                           : 0,
-          d.index_pool > 0 ? select_bytes(rows, limits.context / d.index_pool) : 0,
+          d.index_pool > 0 ? attend_bytes(decode_rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
+          d.index_pool > 0
+              ? std::max(select_bytes(decode_rows, limits.context / d.index_pool),
+                         slice_select_bytes(limits.rows, d.index_topk / d.index_pool, multiprocessors))
+              : 0,
           sample_bytes(limits.sampled_rows, d.vocab),
           dense_operand_bytes(limits.rows, widest_operand(d)),
           kDenseRows * widest_output(d) * int64_t{sizeof(float)},
@@ -78,7 +79,7 @@ void CudaOps::release_scratch() {
 }
 
 std::vector<kernels::ScratchEntry> CudaOps::scratch(const Dims& dims, const StepLimits& limits) const {
-  const ScratchBytes s = scratch_bytes(dims, limits);
+  const ScratchBytes s = scratch_bytes(dims, limits, device_.multiprocessors());
   return {{"linear", s.codes + s.operand + s.rest + s.result + kDenseWorkspace},
           {"experts", s.inner + s.inner_codes + s.groups + s.choices},
           {"kda_chunk", s.chunks},
@@ -110,7 +111,7 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   }
   release_scratch();
   dims_ = dims;
-  const ScratchBytes s = scratch_bytes(dims, limits);
+  const ScratchBytes s = scratch_bytes(dims, limits, device_.multiprocessors());
   const auto area = [&](int64_t bytes) {
     return Area{static_cast<std::byte*>(memory_.allocate(bytes)), bytes};
   };
@@ -136,7 +137,6 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
   dense_results_ = widest_result(dims);
   context_ = limits.context;
   most_drawn_ = limits.sampled_rows;
-  rows_at_once_ = std::min(limits.rows, kRowsAtOnce);
   decode_rows_at_once_ = std::min(limits.decode_rows, kRowsAtOnce);
   return {};
 }
@@ -243,8 +243,14 @@ void CudaOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
 void CudaOps::index_select(const StepView& step, const kernels::IndexSelect& a) {
   const int64_t pools = context_ / a.pool;
   if (!fits_split_select(a, pools)) return sm90::index_select(device_.stream(), step, a);
-  GODWIT_ASSERT(select_bytes(rows_at_once_, pools) <= select_.bytes);
-  split_select(device_.stream(), step, a, select_.base, rows_at_once_, pools);
+  if (step.decode_rows > 0) {
+    GODWIT_ASSERT(decode_rows_at_once_ > 0 && select_bytes(decode_rows_at_once_, pools) <= select_.bytes);
+    split_select(device_.stream(), step, a, select_.base, decode_rows_at_once_, pools);
+  }
+  if (step.decode_rows == step.rows) return;
+  GODWIT_ASSERT(slice_select_bytes(step.rows - step.decode_rows, a.topk / a.pool,
+                                   device_.multiprocessors()) <= select_.bytes);
+  slice_select(device_.stream(), step, a, select_.base, device_.multiprocessors());
 }
 void CudaOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
   if (!fits_split_attend(a)) return sm90::mla_attend(device_.stream(), step, a);

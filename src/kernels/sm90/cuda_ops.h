@@ -112,7 +112,7 @@ class CudaOps final : public kernels::Ops {
     Quantized codes;
     int64_t writes = 0;  // of memory_, when they were made
   } ready_;
-  int64_t context_ = 0, rows_at_once_ = 0, decode_rows_at_once_ = 0, most_drawn_ = 0;
+  int64_t context_ = 0, decode_rows_at_once_ = 0, most_drawn_ = 0;
   std::unique_ptr<DenseLibrary> dense_;
   int64_t dense_columns_ = 0, dense_results_ = 0;  // that an operand may have, and an FP8 result
   Area codes_, inner_, inner_codes_, groups_, choices_, partial_, attend_, select_, sample_;

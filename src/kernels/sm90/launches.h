@@ -116,8 +116,13 @@ void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaA
 void slice_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
 bool fits_split_select(const kernels::IndexSelect& a, int64_t most_pools);
 int64_t select_bytes(int64_t rows, int64_t most_pools);
+// Rows of the decode family only.
 void split_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,
                   int64_t rows, int64_t most_pools);
+// Rows of the prefill family, wherever split_select fits; `keep` = topk / P.
+int64_t slice_select_bytes(int64_t rows, int64_t keep, int multiprocessors);
+void slice_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a, void* scratch,
+                  int multiprocessors);
 
 constexpr int64_t kMaxExperts = 4096;
 // Logits and choice for bf16 weights of up to 4,096 columns; and the choice alone, from a.logits.

@@ -6,6 +6,7 @@
 
 #include "kernels/sm90/dsa/coded.cuh"
 #include "kernels/sm90/dsa/parts.cuh"
+#include "kernels/sm90/dsa/pool_tiles.cuh"
 #include "kernels/sm90/dsa/scores.cuh"
 
 namespace godwit::sm90 {
@@ -14,7 +15,6 @@ namespace {
 using kernels::Sequence;
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps;
-constexpr int kTile = 64;  // pools
 constexpr int kHeads = 32, kDim = 128;
 constexpr int kSteps = kDim / 16;      // products of 16 values a pool and head
 constexpr int kQueryPitch = kDim + 4;  // floats
@@ -172,91 +172,13 @@ constexpr size_t shared_bytes() {
   return Keys::kStages * Keys::kStageBytes + Keys::kQueryBytes;
 }
 
-// Brings keys of a sequence into the ring: eight threads take 128 bytes of a key, and a thread has a part of
-// every sixteenth key. Their pages come by a ring of their own, as far ahead of the keys as those are of
-// their use: a load would wait behind the copies that are under way.
-template <class Keys>
-struct Fetch {
-  static constexpr int kApart = kThreads / 8, kParts = kTile / kApart;
-  static constexpr int kAhead = Keys::kStages - 1, kPageTiles = 2 * Keys::kStages;
-
-  const Score& a;
-  const int32_t* pages;
-  uint8_t* ring;
-  int32_t* ids;  // [kPageTiles, P]: a tile has P pages
-  int32_t candidates;
-
-  struct Place {
-    const std::byte* key;
-    const float* scale;
-  };
-  __device__ int shift() const { return 6 - a.rows.pool_shift; }  // log2 of the pools of a page
-  __device__ Place place(int32_t p, int32_t its_page) const {
-    static_assert(kPageTokens == 1 << 6);
-    const std::byte* keys = a.cache.base + int64_t{its_page} * a.cache.page_stride + a.cache.pooled_offset;
-    const int in_page = p & ((1 << shift()) - 1);
-    return {keys + in_page * Keys::kBytes,
-            reinterpret_cast<const float*>(keys + (Keys::kBytes << shift())) + in_page};
-  }
-  __device__ uint8_t* stage(int tile) const {
-    return ring + static_cast<unsigned>(tile) % Keys::kStages * Keys::kStageBytes;
-  }
-
-  __device__ int32_t* ids_of(int tile) const {
-    return ids + (static_cast<unsigned>(tile) % kPageTiles << a.rows.pool_shift);
-  }
-  // Pages of the tile that begins at pool `first`.
-  __device__ void look_up(int tile, int32_t first) const {
-    const int32_t p = first + (static_cast<int>(threadIdx.x) << shift());
-    if (static_cast<int>(threadIdx.x) >> a.rows.pool_shift == 0 && p < candidates)
-      copy_word_async(ids_of(tile) + threadIdx.x, pages + (p >> shift()));
-  }
-  // Pools below `limit` of it, whose pages have come; zeros for the others.
-  __device__ void tile(int tile, int32_t first, int32_t limit) const {
-    const int row = static_cast<int>(threadIdx.x) / 8, piece = threadIdx.x % 8 * 16;
-    uint8_t* const to = stage(tile) + row * Keys::kPitch + piece;
-    const int32_t* const its_ids = ids_of(tile);
-    const std::byte* from[kParts];
-#pragma unroll
-    for (int j = 0; j < kParts; ++j) {
-      const int r = row + kApart * j;
-      from[j] = place(r, first + r < limit ? its_ids[r >> shift()] : 0).key + piece;
-    }
-#pragma unroll
-    for (int j = 0; j < kParts; ++j) {
-      const bool present = first + row + kApart * j < limit;
-#pragma unroll
-      for (int at = 0; at < Keys::kBytes; at += 128)
-        copy_async(to + kApart * j * Keys::kPitch + at, from[j] + at, present);
-    }
-    if (Keys::kCoded && threadIdx.x < kTile / 4) {
-      const int r = 4 * static_cast<int>(threadIdx.x);
-      const bool present = first + r < limit;
-      copy_async(stage(tile) + kTile * Keys::kPitch + 4 * r,
-                 place(r, present ? its_ids[r >> shift()] : 0).scale, present);
-    }
-  }
-  // Pools [begin, end) of it by the thread itself: what launches before this one have written.
-  __device__ void late(int tile, int32_t first, int32_t begin, int32_t end) const {
-    uint8_t* to = stage(tile);
-#pragma unroll 1
-    for (int32_t p = begin + static_cast<int>(threadIdx.x) / 8; p < end; p += kApart) {
-      const Place from = place(p, ids_of(tile)[(p - first) >> shift()]);
-      for (int at = threadIdx.x % 8 * 16; at < Keys::kBytes; at += 128) {
-        *reinterpret_cast<uint4*>(to + (p - first) * Keys::kPitch + at) =
-            *reinterpret_cast<const uint4*>(from.key + at);
-      }
-      if (Keys::kCoded) reinterpret_cast<float*>(to + kTile * Keys::kPitch)[p - first] = *from.scale;
-    }
-  }
-};
-
 template <class Keys>
 __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __grid_constant__ Score a) {
-  constexpr int kAhead = Fetch<Keys>::kAhead;
+  using Tiles = PoolTiles<Keys, kThreads>;
+  constexpr int kAhead = Tiles::kAhead;
   uint8_t* const memory = dynamic_shared<uint8_t>();
   __shared__ float scales[kHeads], partial[2][2][kTile];
-  __shared__ int32_t ids[Fetch<Keys>::kPageTiles * kPageTokens];
+  __shared__ int32_t ids[Tiles::kPageTiles * kPageTokens];
   let_next_start();
   // Rows of one share lie side by side: those of one sequence read the same keys.
   const unsigned row = blockIdx.x % a.rows.count, share = blockIdx.x / a.rows.count;
@@ -267,7 +189,7 @@ __global__ void __launch_bounds__(kThreads) score_kernel(StepView step, const __
   const int first_tile = static_cast<int>(all * share / shares);
   const int tiles = candidates <= a.rows.keep ? 0 : static_cast<int>(all * (share + 1) / shares) - first_tile;
   const int32_t begin = first_tile * kTile;
-  const Fetch<Keys> fetch{a, step.pages + s.page_offset, memory, ids, candidates};
+  const Tiles fetch{a.cache, a.rows.pool_shift, step.pages + s.page_offset, memory, ids, candidates};
   // Pools that no launch of this step writes, by whole pieces of scales.
   const int32_t old = min(candidates, static_cast<int32_t>(s.first >> a.rows.pool_shift)) & ~3;
 #pragma unroll 1

@@ -6,7 +6,8 @@
 
 namespace godwit::sm90 {
 
-constexpr int kChunk = 32;  // pools with one maximum
+constexpr int kChunk = 32;      // pools with one maximum
+constexpr int kMostKept = 512;  // of a row
 
 struct Scores {
   uint32_t* all;   // [rows, stride] order_of() of a pool's score, 0 past the last in a tile
@@ -14,7 +15,7 @@ struct Scores {
   int64_t stride;  // of a row, whole vectors of maxima
 };
 
-// Rows of the step whose scores lie in the workspace at once.
+// Rows of the step that a launch is for.
 struct SelectRows {
   int32_t first, count;
   int32_t pool_shift;  // log2 P, which divides a page

@@ -17,7 +17,7 @@ using kernels::Sequence;
 constexpr int kThreads = 512, kWarps = kThreads / 32;
 constexpr int kMostWords = 1 << 14;  // that a block looks at
 constexpr int kDigitBits = 11, kDigits = 1 << kDigitBits;
-constexpr int64_t kMostKept = kMostWords / kChunk;
+static_assert(kMostKept <= kMostWords / kChunk);
 constexpr int64_t kMostPools = int64_t{kMostWords} * kChunk;
 constexpr int kVectors = kMostWords / 4;
 constexpr size_t kSharedBytes = (kVectors + kVectors / 8) * sizeof(uint4);
@@ -212,8 +212,8 @@ void split_select(cudaStream_t stream, const StepView& step, const kernels::Inde
     return true;
   }();
   static_cast<void>(sized);
-  for (int32_t first = 0; first < step.rows; first += static_cast<int32_t>(rows)) {
-    const auto count = static_cast<int32_t>(std::min<int64_t>(rows, step.rows - first));
+  for (int32_t first = 0; first < step.decode_rows; first += static_cast<int32_t>(rows)) {
+    const auto count = static_cast<int32_t>(std::min<int64_t>(rows, step.decode_rows - first));
     s.rows = {first, count, std::countr_zero(static_cast<uint32_t>(a.pool)), a.topk / a.pool};
     score(stream, step, a, s.rows, s.scores);
     launch_dependent(stream, "index_select", blocks_for(count, 1), kThreads, kSharedBytes, select_kernel,
