@@ -3,7 +3,8 @@
 // the next round. Checks the fast forms against the plain ones first. Then attention of slices of prompts,
 // over lists that are spread evenly: the form of prompt rows, and the decode form, against which it is
 // checked. One JSON object to stdout. With `once` every op runs twice without a graph instead, for a
-// profiler. Usage: cuda_dsa [bf16|fp8|all] [once]
+// profiler. With `select` it is the selection of slices of prompts, in both forms, and nothing else. Usage:
+// cuda_dsa [bf16|fp8|all] [once|select]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <numeric>
 #include <random>
 #include <vector>
@@ -293,6 +295,167 @@ class World {
   int64_t at_once_ = 0, most_pools_ = 0;
 };
 
+// The last `rows` rows of a prompt of `context` tokens. Queries are values that bf16 holds, which their form
+// does not round, so that the lists of both forms may be compared.
+class PromptSelection {
+ public:
+  PromptSelection(Device& device, DeviceMemory& memory, DType format, int64_t rows, int64_t context)
+      : device_(device), memory_(memory) {
+    const int64_t pages = (context + kPageTokens - 1) / kPageTokens, per_page = kPageTokens / kPool;
+    kernels::DsaCache cache;
+    cache.latent_offset = per_page * kernels::row_bytes(format, kIndexDim);
+    cache.page_stride = cache.latent_offset + kPageTokens * kernels::row_bytes(format, kLatent);
+    cache.latent_dtype = cache.pooled_dtype = format;
+    std::vector<std::byte> bytes(static_cast<size_t>(pages * cache.page_stride));
+    cache.base = bytes.data();
+    for (int64_t p = 0; p < pages * per_page; ++p) {
+      const std::vector<float> key = normal(kIndexDim);
+      kernels::store_key(cache.key(p / per_page, per_page, p % per_page, kIndexDim), format, key.data(),
+                         kIndexDim);
+    }
+    cache.base = put(bytes);
+    std::vector<int32_t> table(static_cast<size_t>(pages));
+    std::iota(table.begin(), table.end(), 0);
+    std::shuffle(table.begin(), table.end(), random_);
+    step_.rows = static_cast<int32_t>(rows);
+    step_.sequences = 1;
+    step_.sequence = put(std::vector<Sequence>{
+        {context - rows, 0, static_cast<int32_t>(rows), 0, 0, 0, kernels::RowKind::prefill}});
+    step_.row_sequence = put(std::vector<int32_t>(static_cast<size_t>(rows)));
+    step_.pages = put(table);
+    std::vector<float> query = normal(rows * kIndexHeads * kIndexDim);
+    for (float& x : query) x = to_float(to_bf16(x));
+    select_.query = make_view(put(query), DType::f32, rows, kIndexHeads * kIndexDim);
+    select_.weight = make_view(put(normal(rows * kIndexHeads)), DType::f32, rows, kIndexHeads);
+    select_.scale = 1 / std::sqrt(static_cast<float>(kIndexHeads * kIndexDim));
+    select_.cache = cache;
+    select_.pool = kPool;
+    select_.topk = kTopk;
+    select_.heads = kIndexHeads;
+    select_.pools = make_view(take(rows * kTopk / kPool * 4), DType::i32, rows, kTopk / kPool);
+    select_.count = make_view(take(rows * 4), DType::i32, rows, 1);
+    most_pools_ = context / kPool;
+    at_once_ = std::min(rows, kRowsAtOnce);
+    scratch_ = take(std::max(select_bytes(at_once_, most_pools_),
+                             slice_select_bytes(rows, kTopk / kPool, device.multiprocessors())));
+    if (!fits_split_select(select_, most_pools_)) fatal("no fast selection", cudaErrorInvalidValue);
+    for (int64_t t = context - rows; t < context; ++t) {
+      const int64_t pools = (t + 1) / kPool;
+      if (pools > kTopk / kPool) flop_ += 2.0 * kIndexHeads * kIndexDim * static_cast<double>(pools);
+    }
+  }
+  ~PromptSelection() {
+    for (void* p : owned_) memory_.release(p);
+  }
+
+  void of_prompt() { slice_select(device_.stream(), step_, select_, scratch_, device_.multiprocessors()); }
+  // As if the rows were of the decode family.
+  void of_decode() {
+    kernels::StepView step = step_;
+    step.decode_rows = step.rows, step.decode_sequences = step.sequences;
+    split_select(device_.stream(), step, select_, scratch_, at_once_, most_pools_);
+  }
+
+  // Pools of one form's lists that the other's have not.
+  int64_t compare() {
+    of_decode();
+    const std::vector<int32_t> expected = lists();
+    of_prompt();
+    const std::vector<int32_t> got = lists();
+    const int64_t keep = kTopk / kPool;
+    int64_t differ = 0;
+    std::vector<int32_t> missing;
+    for (auto e = expected.begin(), g = got.begin(); e != expected.end(); e += keep, g += keep) {
+      const auto end = std::find(e, e + keep, -1), got_end = std::find(g, g + keep, -1);
+      missing.clear();
+      std::set_difference(e, end, g, got_end, std::back_inserter(missing));
+      differ += static_cast<int64_t>(missing.size()) + std::abs((got_end - g) - (end - e));
+    }
+    return differ;
+  }
+  double milliseconds(const std::function<void()>& issue, int rounds) {
+    cudaEvent_t start = nullptr, stop = nullptr;
+    check(cudaEventCreate(&start), "event");
+    check(cudaEventCreate(&stop), "event");
+    std::vector<float> all;
+    for (int r = 0; r < rounds; ++r) {
+      check(cudaEventRecord(start, device_.stream()), "event");
+      issue();
+      check(cudaEventRecord(stop, device_.stream()), "event");
+      check(cudaEventSynchronize(stop), "synchronize");
+      check(cudaEventElapsedTime(&all.emplace_back(), start, stop), "elapsed");
+    }
+    check(cudaEventDestroy(start), "event");
+    check(cudaEventDestroy(stop), "event");
+    std::sort(all.begin(), all.end());
+    return double{all[all.size() / 2]};
+  }
+  double flop() const { return flop_; }
+
+ private:
+  void* take(int64_t bytes) { return owned_.emplace_back(memory_.allocate(bytes)); }
+  template <class T>
+  T* put(const std::vector<T>& v) {
+    const auto bytes = static_cast<int64_t>(v.size() * sizeof(T));
+    void* p = take(bytes);
+    memory_.upload(p, v.data(), bytes);
+    return static_cast<T*>(p);
+  }
+  std::vector<float> normal(int64_t count) {
+    std::vector<float> v(static_cast<size_t>(count));
+    for (float& x : v) x = distribution_(random_);
+    return v;
+  }
+  std::vector<int32_t> lists() {
+    const View& v = select_.pools;
+    std::vector<int32_t> out(static_cast<size_t>(v.rows * v.cols));
+    memory_.download(out.data(), v.data, v.rows * v.cols * int64_t{sizeof(int32_t)});
+    return out;
+  }
+
+  Device& device_;
+  DeviceMemory& memory_;
+  std::mt19937_64 random_{11};
+  std::normal_distribution<float> distribution_;
+  std::vector<void*> owned_;
+  kernels::StepView step_;
+  kernels::IndexSelect select_;
+  void* scratch_ = nullptr;
+  int64_t at_once_ = 0, most_pools_ = 0;
+  double flop_ = 0;
+};
+
+void run_prompt_selection(const std::string& formats) {
+  Device device(0);
+  DeviceMemory memory(device);
+  const char* separator = "";
+  fmt::print("{{\"prompt_selection\": [\n");
+  for (const DType format : {DType::bf16, DType::f8_e4m3}) {
+    if (formats != "all" && formats != kernels::cache_format_name(format)) continue;
+    for (const auto& [rows, context] : {std::pair<int64_t, int64_t>{8192, 8192},
+                                        {8192, 1 << 17},
+                                        {8192, 1 << 20},
+                                        {1024, 1 << 17},
+                                        {300, 1 << 17},
+                                        {64, 1 << 17},
+                                        {64, 8192},
+                                        {1, 8192}}) {
+      PromptSelection world(device, memory, format, rows, context);
+      const int64_t differ = world.compare();
+      const double prompt = world.milliseconds([&] { world.of_prompt(); }, 15);
+      const double decode = world.milliseconds([&] { world.of_decode(); }, 3);
+      fmt::print(
+          "{}  {{\"format\": \"{}\", \"rows\": {}, \"context\": {}, \"other_pools\": {}, \"ms\": {:.4f}, "
+          "\"tflop_per_s\": {:.1f}, \"decode_form_ms\": {:.4f}}}",
+          separator, kernels::cache_format_name(format), rows, context, differ, prompt,
+          world.flop() / prompt * 1e-9, decode);
+      separator = ",\n";
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("\n]}}\n");
+}
+
 void run(const std::string& formats, bool once) {
   Device device(0);
   DeviceMemory memory(device);
@@ -360,7 +523,12 @@ void run(const std::string& formats, bool once) {
 
 int main(int argc, char** argv) {
   try {
-    godwit::sm90::run(argc > 1 ? argv[1] : "all", argc > 2 && std::string(argv[2]) == "once");
+    const std::string formats = argc > 1 ? argv[1] : "all", what = argc > 2 ? argv[2] : "";
+    if (what == "select") {
+      godwit::sm90::run_prompt_selection(formats);
+    } else {
+      godwit::sm90::run(formats, what == "once");
+    }
     return 0;
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
