@@ -42,7 +42,8 @@ class Bench {
 
   View activations(int64_t cols, DType dtype = DType::f32) {
     const View v = make_view(take(rows_ * cols * size_of(dtype)), dtype, rows_, cols);
-    fill(v.data, value_pool_, rows_ * cols * size_of(dtype), kPool * 4);
+    const bool half = dtype == DType::bf16;
+    fill(v.data, half ? bf16_pool_ : value_pool_, rows_ * cols * size_of(dtype), kPool * (half ? 2 : 4));
     return v;
   }
   Weight weight(int64_t out, int64_t in, DType dtype) {
@@ -148,10 +149,11 @@ double gigabytes(int64_t rows, int64_t floats) {
 }
 
 void kda(Bench& b, Ops& ops, int64_t rows) {
-  const View x = b.activations(kHidden), raw = b.activations(3 * kWidth), conv = b.activations(3 * kWidth);
+  const View x = b.activations(kHidden, DType::bf16), raw = b.activations(3 * kWidth),
+             conv = b.activations(3 * kWidth);
   const View low_forget = b.activations(kDim), low_gate = b.activations(kDim), forget = b.activations(kWidth);
   const View gate = b.activations(kWidth), beta = b.activations(kHeads), o = b.activations(kWidth);
-  const View y = b.activations(kHidden);
+  const View normed = b.activations(kWidth, DType::bf16), y = b.activations(kHidden);
   const auto w = [&](int64_t out, int64_t in) { return b.weight(out, in, DType::bf16); };
   const kernels::Linear from_x[] = {{x, w(kWidth, kHidden), raw.col_range(0, kWidth), 0},
                                     {x, w(kWidth, kHidden), raw.col_range(kWidth, kWidth), 0},
@@ -189,15 +191,16 @@ void kda(Bench& b, Ops& ops, int64_t rows) {
   const kernels::KdaGates gates{forget, beta, b.floats(kHeads, 1), b.floats(kWidth, 0), -5};
   b.time("kda_chunk", 0, gigabytes(rows, 5 * kWidth), [&] { ops.kda_chunk(step, {conv, gates, state, o}); });
   const float* norm = b.floats(kDim, 1);
-  b.time("gated_norm", 0, gigabytes(rows, 3 * kWidth), [&] {
-    ops.gated_norm({o, gate, norm, kDim, 1e-5f, o});
+  b.time("gated_norm", 0, gigabytes(rows, 2 * kWidth + kWidth / 2), [&] {
+    ops.gated_norm({o, gate, norm, kDim, 1e-5f, normed});
   });
-  const kernels::Linear out{o, w(kHidden, kWidth), y, 0};
+  const kernels::Linear out{normed, w(kHidden, kWidth), y, 0};
   b.time("kda_o", gflop(rows, kHidden, kWidth), 0, [&] { ops.linear(out); });
 }
 
 void dsa(Bench& b, Ops& ops, int64_t rows) {
-  const View x = b.activations(kHidden), q_latent = b.activations(kQLora), latent = b.activations(kLatent);
+  const View x = b.activations(kHidden, DType::bf16), q_latent = b.activations(kQLora),
+             latent = b.activations(kLatent);
   const View index_query = b.activations(kIndexHeads * kIndexDim), index_weight = b.activations(kIndexHeads);
   const View index_key = b.activations(kIndexDim), index_gate = b.activations(kIndexDim);
   const View q = b.activations(kHeads * kNope), query = b.activations(kHeads * kLatent),
@@ -265,7 +268,7 @@ void mhc(Bench& b, Ops& ops, int64_t rows) {
 }
 
 void ffn(Bench& b, Ops& ops, int64_t rows, int64_t held) {
-  const View x = b.activations(kHidden), y = b.activations(kHidden);
+  const View x = b.activations(kHidden, DType::bf16), y = b.activations(kHidden);
   const auto fp8 = [&](int64_t out, int64_t in) { return b.weight(out, in, DType::f8_e4m3); };
   const auto dense = [&](int64_t inner, const View& out) {
     return kernels::Ffn{x,  fp8(inner, kHidden),      fp8(inner, kHidden),  fp8(kHidden, inner),

@@ -89,6 +89,7 @@ double microseconds(int launches, const std::function<void()>& record) {
 struct Matrix {
   int64_t out, in;
   DType type;
+  DType met = DType::f32;  // type of the rows that bf16 weights meet
   int64_t heads = 1;
 };
 struct Case {
@@ -101,7 +102,7 @@ int64_t bytes_of(const Matrix& m) {
 
 std::byte* pool;     // of weights
 int64_t pool_bytes;  // past the L2 cache
-float* activations;  // [rows, K] of every product
+float* activations;  // [rows, K] of every product, f32 or bf16
 float* results;
 
 void time_case(const Case& c, int64_t rows) {
@@ -116,7 +117,7 @@ void time_case(const Case& c, int64_t rows) {
       if (at + bytes > pool_bytes) at = 0;
       for (const Matrix& m : c.matrices) {
         Product p;
-        p.x = make_view(activations, DType::f32, rows, m.in * m.heads);
+        p.x = make_view(activations, m.met, rows, m.in * m.heads);
         p.codes = {reinterpret_cast<uint8_t*>(activations), activations + rows * m.in, m.in};
         p.w.data = make_view(pool + at, m.type, m.out, m.in);
         p.w.scales = activations, p.w.scale_stride = (m.in + 127) / 128;
@@ -181,7 +182,7 @@ void time_moe(int64_t rows, int64_t inner, int64_t held) {
   const double us = microseconds(launches, [&] {
     for (int l = 0; l < launches; ++l) {
       kernels::Route r;
-      r.x = make_view(activations + l * rows * kHidden, DType::f32, rows, kHidden);
+      r.x = make_view(activations + l * rows * kHidden / 2, DType::bf16, rows, kHidden);
       r.w = router;
       r.w.data.data = static_cast<uint16_t*>(router.data.data) + l * kExperts * kHidden;
       r.bias = bias, r.scale = 2.5f;
@@ -223,26 +224,26 @@ void time_moe(int64_t rows, int64_t inner, int64_t held) {
 
 int main(int count, char**) {
   using namespace godwit;
-  constexpr DType kBf16 = DType::bf16, kFp8 = DType::f8_e4m3;
+  constexpr DType kF32 = DType::f32, kBf16 = DType::bf16, kFp8 = DType::f8_e4m3;
   profiled = count > 1;
   check(cudaStreamCreate(&stream), "stream");
   check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "device");
   pool_bytes = int64_t{1} << 30;
   pool = random_bytes(pool_bytes, kSmallBf16);
-  activations = reinterpret_cast<float*>(random_bytes(64 << 20, 0x3f7fffffu));
+  activations = reinterpret_cast<float*>(random_bytes(64 << 20, 0x3f7f3f7fu));
   results = reinterpret_cast<float*>(random_bytes(64 << 20, kSmallF32));
   const Case cases[] = {
-      {"kda_in", {{6416, 4096, kBf16}}},
+      {"kda_in", {{6416, 4096, kBf16, kBf16}}},
       {"kda_gates", {{2048, 128, kBf16}, {2048, 128, kBf16}}},
-      {"kda_out", {{4096, 2048, kBf16}}},
-      {"dsa_front", {{1536, 4096, kFp8}, {512, 4096, kFp8}, {288, 4096, kBf16}}},
+      {"kda_out", {{4096, 2048, kBf16, kBf16}}},
+      {"dsa_front", {{1536, 4096, kFp8}, {512, 4096, kFp8}, {288, 4096, kBf16, kBf16}}},
       {"dsa_q", {{4096, 1536, kFp8}, {4096, 1536, kBf16}}},
-      {"absorb_k", {{16 * 512, 256, kBf16, 16}}},
-      {"absorb_v", {{16 * 256, 512, kBf16, 16}}},
+      {"absorb_k", {{16 * 512, 256, kBf16, kF32, 16}}},
+      {"absorb_v", {{16 * 256, 512, kBf16, kF32, 16}}},
       {"dsa_out", {{4096, 4096, kFp8}}},
       {"dense_up", {{3072, 4096, kFp8}, {3072, 4096, kFp8}}},
       {"dense_down", {{4096, 3072, kFp8}}},
-      {"lm_head", {{38720, 4096, kBf16}}},
+      {"lm_head", {{38720, 4096, kBf16, kBf16}}},
   };
   for (const int64_t rows : {1, 6, 32, 64}) {
     for (const Case& c : cases) time_case(c, rows);

@@ -10,7 +10,6 @@
 namespace godwit::sm90 {
 namespace {
 
-using skinny::Columns;
 using skinny::kTileRows;
 using skinny::Split;
 using skinny::Tiles;
@@ -112,14 +111,12 @@ struct Up {
     return t;
   }
   __device__ X x(const Chunk&, int) const { return a.x; }
-  template <int kTiles>
-  __device__ Columns<kTiles> columns(const Chunk& c, int) const {
-    const Group& group = a.groups.group[c.group];
-    const int32_t* tokens = a.groups.token + group.first;
-    return {group.rows, [tokens](int column) { return tokens[column]; }};
+  __device__ int32_t count(const Chunk& c, int) const { return a.groups.group[c.group].rows; }
+  __device__ auto row_of(const Chunk& c, int) const {
+    return [tokens = a.groups.token + a.groups.group[c.group].first](int column) { return tokens[column]; };
   }
   template <class Sum>
-  __device__ void store(const Chunk& c, int row_group, Sum sum, int thread, int threads) const {
+  __device__ void store(const Chunk& c, int row_group, int, Sum sum, int thread, int threads) const {
     const Group& group = a.groups.group[c.group];
     const int row = thread % 32;
     if (row >= pairs_of(c, row_group)) return;
@@ -181,14 +178,14 @@ struct Down {
   __device__ X x(const Chunk&, int) const {
     return a.inner_x;
   }
-  template <int kTiles>
-  __device__ Columns<kTiles> columns(const Chunk& c, int row_group) const {
-    const Group& group = group_of(c, row_group);
-    const int32_t* entries = a.groups.entry + group.first;
-    return {group.rows, [entries](int column) { return entries[column]; }};
+  __device__ int32_t count(const Chunk& c, int row_group) const {
+    return group_of(c, row_group).rows;
+  }
+  __device__ auto row_of(const Chunk& c, int row_group) const {
+    return [entries = a.groups.entry + group_of(c, row_group).first](int column) { return entries[column]; };
   }
   template <class Sum>
-  __device__ void store(const Chunk& c, int row_group, Sum sum, int thread, int threads) const {
+  __device__ void store(const Chunk& c, int row_group, int, Sum sum, int thread, int threads) const {
     const Group& group = group_of(c, row_group);
     const int row = thread % 32;
     if (row >= owned || row_group >= c.groups) return;
@@ -238,7 +235,7 @@ template <class W, int kRowTiles, int kTiles>
 __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
     down_kernel(const __grid_constant__ Work a) {
   let_next_start();
-  constexpr size_t kRing = skinny::Form<kRowTiles, kTiles>::kSharedBytes / sizeof(float);
+  constexpr size_t kRing = skinny::Form<W, kRowTiles, kTiles>::kSharedBytes / sizeof(float);
   const Down<W, kRowTiles> work(a, dynamic_shared<float>() + kRing);
   skinny::run<W, kRowTiles, kTiles>(work);
   work.combine();
@@ -259,7 +256,7 @@ void launch_up(cudaStream_t stream, const Work& work, int multiprocessors) {
   static const bool sized = (allow_shared(up_kernel<W, kTiles>), true);
   static_cast<void>(sized);
   const auto blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
-  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::Form<2, kTiles>::kSharedBytes,
+  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::Form<W, 2, kTiles>::kSharedBytes,
                    up_kernel<W, kTiles>, work);
 }
 
@@ -270,7 +267,7 @@ void launch_down(cudaStream_t stream, Work work) {
   static_cast<void>(sized);
   const int64_t entries = int64_t{work.tokens} * (work.chosen + 1);
   constexpr int64_t kOwned = Down<W, kRowTiles>::kOwned;
-  const size_t ring = skinny::Form<kRowTiles, kTiles>::kSharedBytes;
+  const size_t ring = skinny::Form<W, kRowTiles, kTiles>::kSharedBytes;
   size_t bytes = ring + static_cast<size_t>(entries * kOwned) * sizeof(float);
   if (bytes <= (kTiles == 1 ? kHalfShared : kMostShared)) {
     work.y = nullptr;

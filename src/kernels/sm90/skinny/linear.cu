@@ -8,7 +8,6 @@
 namespace godwit::sm90 {
 namespace {
 
-using skinny::Columns;
 using skinny::Split;
 using skinny::Tiles;
 using skinny::X;
@@ -86,14 +85,16 @@ struct LinearWork {
     if (p.head_rows < p.rows) x.data += first_row(c, group) / p.head_rows * p.head_bytes;
     return x;
   }
-  template <int kTiles>
-  __device__ Columns<kTiles> columns(const Chunk&, int) const {
-    return {columns_here, [this](int c) { return static_cast<int32_t>(first_column) + c; }};
+  __device__ int32_t count(const Chunk&, int) const {
+    return columns_here;
+  }
+  __device__ auto row_of(const Chunk&, int) const {
+    return [first = static_cast<int32_t>(first_column)](int c) { return first + c; };
   }
   template <class Sum>
-  __device__ void store(const Chunk& c, int group, Sum sum, int thread, int threads) const {
-    const int rows = rows_of(c, group);
-    float* out = p.out(first_column) + first_row(c, group);
+  __device__ void store(const Chunk& c, int group, int first, Sum sum, int thread, int threads) const {
+    const int rows = min(rows_of(c, group) - first, 2 * skinny::kTileRows);
+    float* out = p.out(first_column) + first_row(c, group) + first;
 #pragma unroll 1
     for (int column = thread / 32; column < columns_here; column += threads / 32) {
 #pragma unroll 1
@@ -134,8 +135,8 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
 
 template <class Half, int kRowTiles, int kBf16RowTiles, int kTiles>
 void launch(cudaStream_t stream, Products a, int32_t blocks) {
-  constexpr size_t kShared = std::max(skinny::Form<kRowTiles, kTiles>::kSharedBytes,
-                                      skinny::Form<kBf16RowTiles, kTiles>::kSharedBytes);
+  constexpr size_t kShared = std::max(skinny::Form<f8_e4m3, kRowTiles, kTiles>::kSharedBytes,
+                                      skinny::Form<Half, kBf16RowTiles, kTiles>::kSharedBytes);
   constexpr auto kKernel = products_kernel<Half, kRowTiles, kBf16RowTiles, kTiles>;
   a.column_tiles = (a.rows + 8 * kTiles - 1) / (8 * kTiles);
   static const bool sized = [] {

@@ -9,7 +9,9 @@
 // hold all 24 bits of it. With a bf16 x the sum runs on in the instruction's accumulator.
 #pragma once
 
+#include <type_traits>
 #include "kernels/sm90/device/pipeline.cuh"
+
 #include "kernels/sm90/launches.h"
 
 namespace godwit::sm90::skinny {
@@ -73,6 +75,45 @@ struct Copies {
   }
 };
 
+// The same for the activation rows of a chunk, which lie behind the weights of a stage: 128 bytes of a row
+// are what meets a block of e4m3 or, with bf16 rows, of bf16. Rows that do not exist are not copied either.
+template <int kTiles>
+struct XCopies {
+  const uint8_t* from;
+  uint32_t offset[2 * kTiles];  // of rows 4 i + lane / 8
+  uint32_t present;
+
+  // `data`: rows `row_bytes` apart; row_of(column) for columns below `n`.
+  template <class RowOf>
+  __device__ void aim(const uint8_t* data, int64_t row_bytes, int n, RowOf row_of) {
+    const int lane = threadIdx.x % 32;
+    from = data + 16 * (lane % 8);
+    present = 0;
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int column = 4 * i + lane / 8;
+      offset[i] = static_cast<uint32_t>(row_of(min(column, n - 1))) * static_cast<uint32_t>(row_bytes);
+      present |= uint32_t{column < n} << i;
+    }
+  }
+  __device__ void issue(uint8_t* to, uint32_t block) const {
+    const int lane = threadIdx.x % 32, row = lane / 8;
+    uint8_t* even = to + row * kBlockBytes + ((lane % 8 ^ row) << 4);
+    uint8_t* odd = to + row * kBlockBytes + ((lane % 8 ^ (row + 4)) << 4);
+    const uint8_t* at = from + block * kBlockBytes;
+#pragma unroll
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      if ((present >> i & 1) == 0) continue;
+      copy_async((i % 2 == 0 ? even : odd) + 4 * i * kBlockBytes, at + offset[i]);
+    }
+  }
+};
+// The 32 bytes of a lane in row 8 j + g, in halves.
+__device__ inline uint4 read_x(const uint8_t* x, int j, int half) {
+  const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  return *reinterpret_cast<const uint4*>(x + (8 * j + g) * kBlockBytes + (((2 * t + half) ^ g) << 4));
+}
+
 // The 32 bytes of a lane in rows g and g + 8 of a tile, in two halves.
 struct Half {
   uint32_t low[4], high[4];
@@ -128,7 +169,7 @@ struct Columns {
   }
 };
 
-// What a lane needs of 8 activation rows and one block.
+// What a lane needs of 8 activation rows and one block: read() from a stage, load() from memory.
 template <class W>
 struct Part;
 template <>
@@ -152,6 +193,9 @@ struct Part<BothBf16> {
         2 * (threadIdx.x % 4);
     v[0] = row[0], v[1] = row[1];
   }
+  __device__ void read(const uint8_t* x, int j, const float*) {
+    v[0] = read_x(x, j, 0), v[1] = read_x(x, j, 1);
+  }
 };
 template <>
 struct Part<f8_e4m3> {
@@ -166,6 +210,66 @@ struct Part<f8_e4m3> {
     codes[1] = *reinterpret_cast<const uint4*>(row + 16);
 #pragma unroll
     for (int i = 0; i < 2; ++i) scale[i] = x.codes.scales[columns.scaled[j][i] * groups + b];
+  }
+  __device__ void read(const uint8_t* x, int j, const float* scales) {
+    codes[0] = read_x(x, j, 0), codes[1] = read_x(x, j, 1);
+    scale[0] = scales[0], scale[1] = scales[1];
+  }
+};
+
+// Whether activations come by the ring, with the weights they meet. Those of one column tile are asked for
+// from memory a turn ahead, which leaves room for two CTAs an SM; f32 rows would take twice the room.
+template <class W, int kTiles>
+constexpr bool kByRing = kTiles > 1 && !std::is_same_v<W, bf16>;
+
+// The activations of a turn. Ahead is what is asked for the turn before.
+template <class W, int kTiles, bool kRing = kByRing<W, kTiles>>
+struct Activations {
+  struct Ahead {
+    Part<W> first;
+    __device__ void load(const X& x, const Columns<kTiles>& columns, int b) { first.load(x, columns, 0, b); }
+  };
+  const X& x;
+  const Columns<kTiles>& columns;
+  int b;
+  Part<W> part;
+
+  __device__ Activations(const X& from, const Columns<kTiles>& of, int block, const Ahead& ahead,
+                         const uint8_t*)
+      : x(from), columns(of), b(block), part(ahead.first) {}
+  // Tiles in order; each further one is asked for a tile ahead.
+  __device__ Part<W> next(int j) {
+    const Part<W> now = part;
+    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    return now;
+  }
+};
+template <class W, int kTiles>
+struct Activations<W, kTiles, true> {
+  static constexpr bool kScaled = sizeof(W) == 1;
+  struct Ahead {
+    float scale[kScaled ? kTiles : 1][2];
+    __device__ void load(const X& x, const Columns<kTiles>& columns, int b) {
+      if constexpr (kScaled) {
+        const auto groups = static_cast<int32_t>(x.codes.padded / kFp8Block);
+#pragma unroll
+        for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) scale[j][i] = x.codes.scales[columns.scaled[j][i] * groups + b];
+        }
+      }
+    }
+  };
+  Ahead scales;
+  const uint8_t* staged;
+
+  __device__ Activations(const X&, const Columns<kTiles>&, int, const Ahead& ahead,
+                         const uint8_t* behind_weights)
+      : scales(ahead), staged(behind_weights) {}
+  __device__ Part<W> next(int j) const {
+    Part<W> now;
+    now.read(staged, j, scales.scale[kScaled ? j : 0]);
+    return now;
   }
 };
 
@@ -209,11 +313,10 @@ struct ScaleRows<f8_e4m3, kRowTiles> {
 template <int kRowTiles, int kTiles>
 using Sums = float[kRowTiles][kTiles][4];
 
-// `first` is the part of column tile 0; each further one is asked for a tile ahead.
+// A stage of weights times the first `count` columns.
 template <int kRowTiles, int kTiles>
-__device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTiles>&, int b, const X& x,
-                                const Columns<kTiles>& columns, const Part<bf16>& first,
-                                Sums<kRowTiles, kTiles>& sums) {
+__device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTiles>&, int count,
+                                Activations<bf16, kTiles> x, Sums<kRowTiles, kTiles>& sums) {
   // More than two tiles do not fit the registers: they are read again for every column tile.
   constexpr bool kHeld = kRowTiles <= 2;
   Bytes tiles[kHeld ? kRowTiles : 1];
@@ -221,12 +324,10 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTil
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
   }
-  Part<bf16> part = first;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    if (8 * j >= columns.count) break;
-    const Part<bf16> now = part;
-    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    if (8 * j >= count) break;
+    const Part<bf16> now = x.next(j);
     float large[kRowTiles][4] = {}, small[kRowTiles][4] = {};
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -259,21 +360,18 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTil
 }
 
 template <int kRowTiles, int kTiles>
-__device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRowTiles>&, int b, const X& x,
-                                const Columns<kTiles>& columns, const Part<BothBf16>& first,
-                                Sums<kRowTiles, kTiles>& sums) {
+__device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRowTiles>&, int count,
+                                Activations<BothBf16, kTiles> x, Sums<kRowTiles, kTiles>& sums) {
   constexpr bool kHeld = kRowTiles <= 2;  // as above
   Bytes tiles[kHeld ? kRowTiles : 1];
   if constexpr (kHeld) {
 #pragma unroll
     for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
   }
-  Part<BothBf16> part = first;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    if (8 * j >= columns.count) break;
-    const Part<BothBf16> now = part;
-    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    if (8 * j >= count) break;
+    const Part<BothBf16> now = x.next(j);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const uint32_t v[4] = {now.v[half].x, now.v[half].y, now.v[half].z, now.v[half].w};
@@ -291,18 +389,15 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRo
 }
 
 template <int kRowTiles, int kTiles>
-__device__ inline void multiply(const uint8_t* stage, const Scales<f8_e4m3, kRowTiles>& scales, int b,
-                                const X& x, const Columns<kTiles>& columns, const Part<f8_e4m3>& first,
-                                Sums<kRowTiles, kTiles>& sums) {
+__device__ inline void multiply(const uint8_t* stage, const Scales<f8_e4m3, kRowTiles>& scales, int count,
+                                Activations<f8_e4m3, kTiles> x, Sums<kRowTiles, kTiles>& sums) {
   Bytes tiles[kRowTiles];
 #pragma unroll
   for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
-  Part<f8_e4m3> part = first;
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
-    if (8 * j >= columns.count) break;
-    const Part<f8_e4m3> now = part;
-    if (j + 1 < kTiles) part.load(x, columns, j + 1, b);
+    if (8 * j >= count) break;
+    const Part<f8_e4m3> now = x.next(j);
     const uint32_t v[8] = {now.codes[0].x, now.codes[0].y, now.codes[0].z, now.codes[0].w,
                            now.codes[1].x, now.codes[1].y, now.codes[1].z, now.codes[1].w};
     float product[kRowTiles][4] = {};
