@@ -4,6 +4,7 @@
 // shared expert last, as in the plain form.
 #include <algorithm>
 
+#include "kernels/sm90/linear/quantize.cuh"
 #include "kernels/sm90/moe/moe.h"
 #include "kernels/sm90/skinny/product.cuh"
 
@@ -33,7 +34,8 @@ struct Work {
   Split up;  // of D among warps
   float limit;
   // The second product: what a row of the output is made of.
-  float* y;  // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
+  float* y;        // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
+  bool quantises;  // every CTA makes the codes of its inner rows, in shared memory behind y
   Rows<const int32_t> ids;
   Rows<const float> weights;
   int32_t first_expert, held, chosen, tokens;
@@ -133,8 +135,10 @@ struct Up {
 template <class W, int kRowTiles>
 struct Down {
   static constexpr int kOwned = kRowTiles * kTileRows;
+  static constexpr bool kMayQuantise = sizeof(W) == 1 && kRowTiles == 1;
   const Work& a;
-  float* y;  // [T (k + 1), kOwned] by entry
+  float* y;         // [T (k + 1), kOwned] by entry
+  Quantized codes;  // of the inner rows, by entry
   int32_t first_column, owned;
   int32_t routed, all;  // groups
 
@@ -143,8 +147,14 @@ struct Down {
     owned = min(kOwned, a.columns - first_column);
     routed = a.groups.count[0];
     all = routed + a.groups.count[1];
-    y = a.y == nullptr ? memory : a.y + int64_t{blockIdx.x} * a.tokens * (a.chosen + 1) * kOwned;
+    y = a.y == nullptr ? memory : a.y + int64_t{blockIdx.x} * entries() * kOwned;
+    codes = a.inner_x.codes;
+    if (a.quantises) {
+      codes.codes = reinterpret_cast<uint8_t*>(memory + entries() * kOwned);
+      codes.scales = reinterpret_cast<float*>(codes.codes + entries() * codes.padded);
+    }
   }
+  __device__ int32_t entries() const { return a.tokens * (a.chosen + 1); }
 
   struct Chunk {
     int32_t group, groups;
@@ -176,7 +186,7 @@ struct Down {
     return t;
   }
   __device__ X x(const Chunk&, int) const {
-    return a.inner_x;
+    return {a.inner_x.data, a.inner_x.row_bytes, codes};
   }
   __device__ int32_t count(const Chunk& c, int row_group) const {
     return group_of(c, row_group).rows;
@@ -196,6 +206,16 @@ struct Down {
   }
   __device__ void wait() const {
     wait_for_previous();
+    if constexpr (kMayQuantise) {
+      if (!a.quantises) return;
+      const int groups = static_cast<int>(codes.padded / kFp8Block);
+#pragma unroll 1
+      for (int task = threadIdx.x / 32; task < entries() * groups; task += skinny::kWarps) {
+        const int entry = task / groups;
+        quantize_group(a.inner(entry), codes.padded, codes, entry, task - entry * groups);
+      }
+      __syncthreads();
+    }
   }
 
   // All threads, after all groups.
@@ -267,12 +287,25 @@ void launch_down(cudaStream_t stream, Work work) {
   static_cast<void>(sized);
   const int64_t entries = int64_t{work.tokens} * (work.chosen + 1);
   constexpr int64_t kOwned = Down<W, kRowTiles>::kOwned;
+  constexpr size_t kRoom = kTiles == 1 ? kHalfShared : kMostShared;
   const size_t ring = skinny::Form<W, kRowTiles, kTiles>::kSharedBytes;
   size_t bytes = ring + static_cast<size_t>(entries * kOwned) * sizeof(float);
-  if (bytes <= (kTiles == 1 ? kHalfShared : kMostShared)) {
+  if (bytes <= kRoom) {
     work.y = nullptr;
   } else {
     bytes = ring;
+  }
+  if (sizeof(W) == 1) {
+    // Of one row's experts every CTA makes the codes; of more, a launch of its own.
+    const int64_t columns = work.inner_x.codes.padded;
+    const size_t with_codes = bytes + static_cast<size_t>(entries * (columns + columns / 32));
+    work.quantises = Down<W, kRowTiles>::kMayQuantise && work.y == nullptr && with_codes <= kRoom;
+    if (work.quantises) {
+      bytes = with_codes;
+    } else {
+      const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
+      quantize(stream, inner, work.inner_x.codes, nullptr);
+    }
   }
   launch_dependent(stream, "experts", blocks_for(work.columns, kOwned), skinny::kThreads, bytes,
                    down_kernel<W, kRowTiles, kTiles>, work);
@@ -280,17 +313,12 @@ void launch_down(cudaStream_t stream, Work work) {
 
 // UpW: the weights of the first product with what they meet; what lies between the products is f32 or codes.
 template <class UpW, class W>
-void launch(cudaStream_t stream, const Work& work, int64_t entries, int multiprocessors) {
+void launch(cudaStream_t stream, const Work& work, int multiprocessors) {
   const bool narrow = work.tokens <= kNarrowRows;
   if (narrow) {
     launch_up<UpW, 1>(stream, work, multiprocessors);
   } else {
     launch_up<UpW, 4>(stream, work, multiprocessors);
-  }
-  if (sizeof(W) == 1) {
-    const int64_t columns = work.inner_x.codes.padded;
-    const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
-    quantize(stream, inner, work.inner_x.codes, nullptr);
   }
   if (narrow) return launch_down<W, 1, 1>(stream, work);
   launch_down<W, 2, 4>(stream, work);
@@ -357,10 +385,9 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   w.chosen = static_cast<int32_t>(a.ids.cols);
   w.tokens = static_cast<int32_t>(rows);
   w.out = rows_of<float>(out);
-  const int64_t entries = rows * (a.ids.cols + (shared ? 1 : 0));
-  if (a.dtype == DType::f8_e4m3) return launch<f8_e4m3, f8_e4m3>(stream, w, entries, multiprocessors);
-  if (a.x.dtype == DType::bf16) return launch<skinny::BothBf16, bf16>(stream, w, entries, multiprocessors);
-  launch<bf16, bf16>(stream, w, entries, multiprocessors);
+  if (a.dtype == DType::f8_e4m3) return launch<f8_e4m3, f8_e4m3>(stream, w, multiprocessors);
+  if (a.x.dtype == DType::bf16) return launch<skinny::BothBf16, bf16>(stream, w, multiprocessors);
+  launch<bf16, bf16>(stream, w, multiprocessors);
 }
 
 int64_t group_bytes(int64_t rows, int64_t chosen) {
