@@ -101,16 +101,26 @@ __device__ void plan(const Choice& a, int32_t* memory) {
   __syncthreads();
   const int entries = a.rows * a.chosen;
   const auto chosen = static_cast<uint32_t>(a.chosen);
-  const auto local = [&](int i) {
-    const uint32_t t = static_cast<uint32_t>(i) / chosen;
-    return a.ids(t)[static_cast<uint32_t>(i) - t * chosen] - a.first;
-  };
-  const auto is_held = [&](int e) { return e >= 0 && e < a.held; };
+  // f(choice, expert on this rank) for those that are held. Of a prompt a thread has a hundred: it asks for
+  // eight at once.
+  const auto for_each = [&](auto f) {
+    constexpr int kAtOnce = 8;
 #pragma unroll 1
-  for (int i = threadIdx.x; i < entries; i += kThreads) {
-    const int e = local(i);
-    if (is_held(e)) atomicAdd(count + e, 1);
-  }
+    for (int first = threadIdx.x; first < entries; first += kAtOnce * kThreads) {
+      int expert[kAtOnce];
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        const int i = first + k * kThreads;
+        const uint32_t t = static_cast<uint32_t>(i) / chosen;
+        expert[k] = i < entries ? a.ids(t)[static_cast<uint32_t>(i) - t * chosen] - a.first : -1;
+      }
+#pragma unroll
+      for (int k = 0; k < kAtOnce; ++k) {
+        if (expert[k] >= 0 && expert[k] < a.held) f(first + k * kThreads, expert[k]);
+      }
+    }
+  };
+  for_each([&](int, int e) { atomicAdd(count + e, 1); });
   __syncthreads();
   uint64_t before = 0;  // entries in the low half, groups in the high one
 #pragma unroll 1
@@ -134,14 +144,11 @@ __device__ void plan(const Choice& a, int32_t* memory) {
     before = totals[0];
   }
   __syncthreads();
-#pragma unroll 1
-  for (int i = threadIdx.x; i < entries; i += kThreads) {
-    const int e = local(i);
-    if (!is_held(e)) continue;
+  for_each([&](int i, int e) {
     const int at = atomicAdd(next + e, 1);
     a.to.entry[at] = i;
     a.to.token[at] = static_cast<int32_t>(static_cast<uint32_t>(i) / chosen);
-  }
+  });
   const int routed_rows = static_cast<int>(before & 0xffffffffu), routed = static_cast<int>(before >> 32);
   const int shared = a.has_shared ? (a.rows + a.width - 1) / a.width : 0;
 #pragma unroll 1
