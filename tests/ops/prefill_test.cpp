@@ -217,6 +217,62 @@ TEST_P(Backends, PrefillMoe) {
   }
 }
 
+// An FFN of prompt rows, dense or shared, is its products and SwiGLU, whatever lies between them.
+TEST_P(EveryBackend, PrefillFfnIsItsProducts) {
+  constexpr int64_t kWidth = 1024, kInner = 512;
+  for (const int64_t rows : {1, 16, 21}) {
+    for (const int64_t decode_rows : {0, 5}) {
+      Side s(backend(GetParam()));
+      const Matrix values = random_matrix(396, rows, kWidth, 3);
+      const View x = s.input(values);
+      const auto weight = [&](uint64_t seed, int64_t out, int64_t in) {
+        return s.weight(seed, out, in, DType::f8_e4m3);
+      };
+      const View between = s.output(rows, 2 * kInner), inner = s.output(rows, kInner);
+      const kernels::Ffn a{
+          x,          weight(397, kInner, kWidth), weight(398, kInner, kWidth), weight(399, kWidth, kInner),
+          kLimit,     s.output(rows, 2 * kInner),  s.output(rows, kInner),      s.output(rows, kWidth),
+          decode_rows};
+      s.ops.ffn(a);
+      s.ops.linear({x, a.gate, between.col_range(0, kInner), decode_rows});
+      s.ops.linear({x, a.up, between.col_range(kInner, kInner), decode_rows});
+      s.ops.swiglu({between, kLimit, inner});
+      const View out = s.output(rows, kWidth);
+      s.ops.linear({inner, a.down, out, decode_rows});
+      expect_same_bits(s.read(a.out), s.read(out), fmt::format("{} rows, {} of decode", rows, decode_rows));
+
+      // The shared expert of a MoE layer, too.
+      kernels::Moe m;
+      m.route = {x,
+                 s.weight(372, 3, kWidth, DType::bf16),
+                 s.floats(random_matrix(373, 1, 3, 0.3f).v),
+                 2.5f,
+                 s.output(rows, 3),
+                 s.output(rows, 2, DType::i32),
+                 s.output(rows, 2),
+                 decode_rows};
+      m.experts.x = x;
+      m.experts.ids = m.route.ids;
+      m.experts.weights = m.route.weights;
+      m.experts.experts = s.upload(std::vector<kernels::ExpertWeights>(
+          3, {weight(380, 128, kWidth), weight(381, 128, kWidth), weight(382, kWidth, 128)}));
+      m.experts.dtype = DType::f8_e4m3;
+      m.experts.inner = 128;
+      m.experts.expert_count = 3;
+      m.experts.limit = kLimit;
+      m.experts.out = s.output(rows, kWidth);
+      m.experts.decode_rows = decode_rows;
+      m.shared = a;
+      m.out = s.output(rows, kWidth);
+      s.ops.moe(m);
+      const View together = s.output(rows, kWidth);
+      s.ops.experts(m.experts);
+      s.ops.add({m.experts.out, out, together});
+      expect_same_bits(s.read(m.out), s.read(together), fmt::format("MoE, {} rows", rows));
+    }
+  }
+}
+
 Matrix boundary(Side& s, int64_t width, const Matrix& streams, const Matrix& mix_in, const Matrix& y,
                 bool expands, int64_t decode_rows) {
   constexpr int64_t kStreams = 4, kMapping = 24;

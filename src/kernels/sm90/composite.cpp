@@ -14,13 +14,14 @@ kernels::Experts part_of(kernels::Experts a, int64_t first, int64_t count) {
   a.decode_rows = kernels::kAllRows;
   return a;
 }
+
+}  // namespace
+
 kernels::Ffn part_of(kernels::Ffn a, int64_t first, int64_t count) {
   for (View* v : {&a.x, &a.gate_up, &a.inner, &a.out}) *v = v->row_range(first, count);
   a.decode_rows = kernels::kAllRows;
   return a;
 }
-
-}  // namespace
 
 struct CudaOps::Families {
   struct List {
@@ -175,9 +176,10 @@ void CudaOps::moe(const kernels::Moe& a) {
   }
   route(prefill.route);
   prefill.shared.decode_rows = 0;
-  ffn(prefill.shared);
-  slice_experts(device_.stream(), prefill.experts, &prefill.shared.out, prefill.out,
-                grouped_scratch(prefill.experts, 0), device_.multiprocessors());
+  View shared = prefill.shared.out;
+  if (!dense_ffn(prefill.shared, &shared)) Ops::ffn(prefill.shared);
+  slice_experts(device_.stream(), prefill.experts, &shared, prefill.out, grouped_scratch(prefill.experts, 0),
+                device_.multiprocessors());
 }
 
 void CudaOps::decode_moe(const kernels::Moe& a) {

@@ -26,9 +26,9 @@ int64_t widest_output(const Dims& d) {
                    d.index_heads * d.index_dim, d.mla_heads * std::max({d.latent, d.nope, d.value})});
 }
 
-// Behind FP8 weights.
+// Behind FP8 weights; gate and up lie side by side.
 int64_t widest_result(const Dims& d) {
-  return std::max({d.hidden, d.widest_inner, d.mla_heads * d.nope, d.index_heads * d.index_dim});
+  return std::max({d.hidden, 2 * d.widest_inner, d.mla_heads * d.nope, d.index_heads * d.index_dim});
 }
 
 struct ScratchBytes {

@@ -7,6 +7,7 @@
 
 #include "kernels/ops.h"
 #include "kernels/sm90/dense/library.h"
+#include "kernels/sm90/dense/operands.h"
 #include "kernels/sm90/launches.h"
 #include "kernels/sm90/memory.h"
 
@@ -21,6 +22,8 @@ constexpr int64_t kCounterBytes = 256;
 inline bool same_rows(const View& a, const View& b) {
   return a.data == b.data && a.rows == b.rows && a.stride == b.stride && a.cols == b.cols;
 }
+// Rows [first, first + count), all of one family.
+kernels::Ffn part_of(kernels::Ffn a, int64_t first, int64_t count);
 // Scratch for the operands of a prefill product of so many rows and columns.
 int64_t dense_operand_bytes(int64_t rows, int64_t columns);
 
@@ -68,6 +71,7 @@ class CudaOps final : public kernels::Ops {
   void experts(const kernels::Experts& a) override;
 
   void dsa_project(const StepView& step, const kernels::DsaProject& a) override;
+  void ffn(const kernels::Ffn& a) override;
   void moe(const kernels::Moe& a) override;
 
   void lm_head(const kernels::Linear& a) override { linear(a); }
@@ -102,6 +106,10 @@ class CudaOps final : public kernels::Ops {
   // Prefill rows by the library (prefill.cpp).
   bool fits_dense(const Product& p);
   void multiply_dense(std::span<const Product> products);
+  void multiply_codes(const Product& p, const DenseCodes& codes, std::byte* y);
+  // The FFN of FP8 weights whose sides the library takes; `result` [rows, D] bf16 lies in the scratch, a.out
+  // is left alone. False: nothing done.
+  bool dense_ffn(const kernels::Ffn& a, View* result);
   void release_scratch();
 
   Device device_;

@@ -31,6 +31,15 @@ DenseProduct dense_product(const Product& p) {
   return d;
 }
 
+// Where the codes of rows lie in the operand scratch.
+DenseCodes codes_at(std::byte* base, int64_t rows, int64_t columns) {
+  DenseCodes codes;
+  codes.codes = reinterpret_cast<uint8_t*>(base);
+  codes.scales = reinterpret_cast<float*>(base + padded_rows(rows) * columns);
+  codes.rest_scales = codes.scales + columns / kFp8Block * (rows / kDenseRows * kDenseRows);
+  return codes;
+}
+
 int64_t operand_bytes(DType type, int64_t rows, int64_t columns) {
   const int64_t padded = padded_rows(rows);
   if (type == DType::bf16) return padded * columns * size_of(type);
@@ -65,12 +74,9 @@ void CudaOps::multiply_dense(std::span<const Product> products) {
   cudaStream_t stream = device_.stream();
   const Product* held = nullptr;  // whose x lies in the scratch
   for (const Product& p : products) {
-    const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows, groups = p.x.cols / kFp8Block;
+    const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows;
     DenseProduct d = dense_product(p);
-    DenseCodes codes;
-    codes.codes = reinterpret_cast<uint8_t*>(operand_.base);
-    codes.scales = reinterpret_cast<float*>(operand_.base + padded_rows(rows) * p.x.cols);
-    codes.rest_scales = codes.scales + groups * whole;
+    const DenseCodes codes = codes_at(operand_.base, rows, p.x.cols);
     // Packed bf16 rows are read where they lie, but for a rest.
     const bool ready = d.type == DType::bf16 && p.x.dtype == DType::bf16 && p.x.stride == p.x.cols;
     if (held == nullptr || !same_rows(held->x, p.x) || held->w.data.dtype != d.type) {
@@ -104,6 +110,55 @@ void CudaOps::multiply_dense(std::span<const Product> products) {
                 p.out.row_range(whole, rows - whole));
     }
   }
+}
+
+// Codes of `rows` rows to bf16 results at `y`, padded_rows(rows) of them.
+void CudaOps::multiply_codes(const Product& p, const DenseCodes& codes, std::byte* y) {
+  const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows;
+  DenseProduct d = dense_product(p);
+  d.x = codes.codes, d.x_scales = codes.scales, d.y = y;
+  if (whole > 0) dense_->multiply(device_.stream(), d, whole, workspace_.base);
+  if (whole == rows) return;
+  d.x = codes.codes + whole * d.k, d.x_scales = codes.rest_scales;
+  d.y = y + whole * d.y_stride * size_of(DType::bf16);
+  dense_->multiply(device_.stream(), d, kDenseRows, workspace_.base);
+}
+
+// Gate, up and down without their results in f32 between them: the same values, since the library's are bf16.
+bool CudaOps::dense_ffn(const kernels::Ffn& a, View* result) {
+  const int64_t rows = a.x.rows, inner = a.inner.cols;
+  const Product gate{a.x, {}, a.gate, 1, a.gate_up.col_range(0, inner)};
+  const Product up{a.x, {}, a.up, 1, a.gate_up.col_range(inner, inner)};
+  const Product down{a.inner, {}, a.down, 1, a.out};
+  for (const Product* p : {&gate, &up, &down})
+    if (p->w.data.dtype != DType::f8_e4m3 || !fits_dense(*p)) return false;
+  const int64_t side = padded_rows(rows) * inner * size_of(DType::bf16);
+  GODWIT_ASSERT(std::max(2 * side, padded_rows(rows) * a.out.cols * size_of(DType::bf16)) <= result_.bytes);
+  GODWIT_ASSERT(operand_bytes(DType::f8_e4m3, rows, std::max(a.x.cols, inner)) <= operand_.bytes);
+  cudaStream_t stream = device_.stream();
+  const DenseCodes x = codes_at(operand_.base, rows, a.x.cols);
+  encode_rows(stream, a.x, x);
+  multiply_codes(gate, x, result_.base);
+  multiply_codes(up, x, result_.base + side);
+  const DenseCodes between = codes_at(operand_.base, rows, inner);
+  encode_swiglu(stream, make_view(result_.base, DType::bf16, rows, inner),
+                make_view(result_.base + side, DType::bf16, rows, inner), a.limit, between);
+  multiply_codes(down, between, result_.base);
+  *result = make_view(result_.base, DType::bf16, rows, a.out.cols);
+  return true;
+}
+
+// Rows of prompts; the others as the ops do it.
+void CudaOps::ffn(const kernels::Ffn& a) {
+  const int64_t rows = a.x.rows, first = std::clamp<int64_t>(a.decode_rows, 0, rows);
+  if (first > 0) Ops::ffn(part_of(a, 0, first));
+  if (first == rows) return;
+  kernels::Ffn prompt = part_of(a, first, rows - first);
+  prompt.decode_rows = 0;
+  View result;
+  if (!dense_ffn(prompt, &result)) return Ops::ffn(prompt);
+  forget_codes(prompt.out);
+  widen_rows(device_.stream(), result.data, prompt.out);
 }
 
 }  // namespace godwit::sm90

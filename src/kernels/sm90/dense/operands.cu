@@ -44,17 +44,33 @@ __global__ void __launch_bounds__(kThreads)
   to[int64_t{row} * eights + at] = out;
 }
 
-// The quantiser of kernels/quantize.h, bit for bit: a warp a group.
+// Rows to encode as they are, and as SwiGLU of two results that lie side by side.
 template <class X>
-__global__ void __launch_bounds__(kThreads) encode_kernel(Rows<const X> x, uint32_t rows, uint32_t whole,
-                                                          uint32_t groups, uint32_t blocks, DenseCodes to) {
+struct Plain {
+  Rows<const X> x;
+  __device__ float4 operator()(uint32_t row, uint32_t column) const { return widen_four(x(row) + column); }
+};
+struct Gated {
+  Rows<const bf16> gate, up;
+  float limit;
+  __device__ float4 operator()(uint32_t row, uint32_t column) const {
+    const float4 g = widen_four(gate(row) + column), u = widen_four(up(row) + column);
+    return {clamped_swiglu(g.x, u.x, limit), clamped_swiglu(g.y, u.y, limit), clamped_swiglu(g.z, u.z, limit),
+            clamped_swiglu(g.w, u.w, limit)};
+  }
+};
+
+// The quantiser of kernels/quantize.h, bit for bit: a warp a group.
+template <class From>
+__global__ void __launch_bounds__(kThreads)
+    encode_kernel(From from, uint32_t rows, uint32_t whole, uint32_t groups, uint32_t blocks, DenseCodes to) {
   begin_dependent();
   const Place place(blocks);
   const uint32_t row = place.row, group = place.block * (kThreads / 32) + threadIdx.x / 32;
   const uint32_t lane = threadIdx.x % 32;
   if (group >= groups) return;
   float4 v{0, 0, 0, 0};
-  if (row < rows) v = widen_four(x(row) + group * kFp8Block + 4 * lane);
+  if (row < rows) v = from(row, group * kFp8Block + 4 * lane);
   bool has_nan = isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w);
   float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -117,16 +133,25 @@ void narrow_rows(cudaStream_t stream, const View& x, void* to) {
   launch(rows_of<const float>(x));
 }
 
-void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to) {
-  const auto groups = static_cast<uint32_t>(x.cols / kFp8Block);
+namespace {
+
+template <class From>
+void encode(cudaStream_t stream, const From& from, int64_t rows, int64_t columns, const DenseCodes& to) {
+  const auto groups = static_cast<uint32_t>(columns / kFp8Block);
   const unsigned blocks = blocks_for(groups, kThreads / 32);
-  const auto launch = [&](auto rows) {
-    using X = std::remove_cvref_t<decltype(*rows.data)>;
-    launch_rows(stream, padded_rows(x.rows), blocks, encode_kernel<X>, rows, static_cast<uint32_t>(x.rows),
-                static_cast<uint32_t>(x.rows / kDenseRows * kDenseRows), groups, blocks, to);
-  };
-  if (x.dtype == DType::bf16) return launch(rows_of<const bf16>(x));
-  launch(rows_of<const float>(x));
+  launch_rows(stream, padded_rows(rows), blocks, encode_kernel<From>, from, static_cast<uint32_t>(rows),
+              static_cast<uint32_t>(rows / kDenseRows * kDenseRows), groups, blocks, to);
+}
+
+}  // namespace
+
+void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to) {
+  if (x.dtype == DType::bf16) return encode(stream, Plain<bf16>{rows_of<const bf16>(x)}, x.rows, x.cols, to);
+  encode(stream, Plain<float>{rows_of<const float>(x)}, x.rows, x.cols, to);
+}
+
+void encode_swiglu(cudaStream_t stream, const View& gate, const View& up, float limit, const DenseCodes& to) {
+  encode(stream, Gated{rows_of<const bf16>(gate), rows_of<const bf16>(up), limit}, gate.rows, gate.cols, to);
 }
 
 void copy_rows(cudaStream_t stream, const float* from, int64_t stride, const View& to) {

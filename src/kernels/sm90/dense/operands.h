@@ -19,6 +19,8 @@ struct DenseCodes {
 // kDenseRows are written, those past x's as zeros.
 void narrow_rows(cudaStream_t stream, const View& x, void* to);  // bf16 [padded rows, K]
 void encode_rows(cudaStream_t stream, const View& x, const DenseCodes& to);
+// The same of silu(min(gate, limit)) * clamp(up, -limit, limit), both bf16 and packed.
+void encode_swiglu(cudaStream_t stream, const View& gate, const View& up, float limit, const DenseCodes& to);
 // Products to where the op wants them: f32 rows, or bf16 [rows, to.cols] widened.
 void copy_rows(cudaStream_t stream, const float* from, int64_t stride, const View& to);
 void widen_rows(cudaStream_t stream, const void* from, const View& to);

@@ -25,6 +25,12 @@ Rows<T> rows_of(const View& v) {
   return {static_cast<T*>(v.data), v.stride};
 }
 
+// View::row on the device, for kernels that look at the type themselves.
+template <class T>
+__device__ inline const T* row_of(const View& v, int64_t r) {
+  return static_cast<const T*>(v.data) + r * v.stride;
+}
+
 __device__ inline float load(const float* p) {
   return *p;
 }

@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(32 * kWarps) gate_up_kernel(Plan p) {
   float value = 0;  // of experts of other ranks and past I, so that the quantiser reads nothing undefined
   if (local >= 0 && local < p.held && n < p.experts[local].gate.data.rows) {
     const ExpertWeights& e = p.experts[local];
-    const X* x = p.x.row<X>(t);
+    const X* x = row_of<X>(p.x, t);
     const float gate = product(e.gate, n, x, p.x_codes, t);
     value = clamped_swiglu(gate, product(e.up, n, x, p.x_codes, t), p.limit);
   }

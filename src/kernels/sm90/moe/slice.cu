@@ -267,7 +267,7 @@ struct Combine {
   Rows<const int32_t> ids;    // [T, k]
   Rows<const float> weights;  // [T, k]
   Rows<const float> y;        // [T k, D]
-  Rows<const float> shared;   // [T, D], or null
+  View shared;                // [T, D] f32 or bf16, or nothing
   int32_t first, held, chosen;
   int32_t width;
   Rows<float> out;  // [T, D]
@@ -287,7 +287,13 @@ __global__ void __launch_bounds__(kRowThreads) combine_kernel(Combine a) {
       sum = {fmaf(by, v.x, sum.x), fmaf(by, v.y, sum.y), fmaf(by, v.z, sum.z), fmaf(by, v.w, sum.w)};
     }
     if (a.shared.data != nullptr) {
-      const float4 v = *reinterpret_cast<const float4*>(a.shared(t) + n);
+      float4 v;
+      if (a.shared.dtype == DType::bf16) {
+        const uint2 two = *reinterpret_cast<const uint2*>(row_of<bf16>(a.shared, t) + n);
+        v = {low_half(two.x), high_half(two.x), low_half(two.y), high_half(two.y)};
+      } else {
+        v = *reinterpret_cast<const float4*>(row_of<float>(a.shared, t) + n);
+      }
       sum = {sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w};
     }
     *reinterpret_cast<float4*>(a.out(t) + n) = sum;
@@ -349,7 +355,7 @@ void slice_experts(cudaStream_t stream, const kernels::Experts& a, const View* s
   const Combine c{rows_of<const int32_t>(a.ids),
                   rows_of<const float>(a.weights),
                   {scratch.y, a.x.cols},
-                  shared ? rows_of<const float>(*shared) : Rows<const float>{nullptr, 0},
+                  shared ? *shared : View{},
                   a.first_expert,
                   a.expert_count,
                   static_cast<int32_t>(a.ids.cols),
