@@ -119,6 +119,7 @@ __global__ void __launch_bounds__(kPieceThreads, 2)
     free = stage;
     stage = stage == kStages - 1 ? 0 : stage + 1;
   }
+  wait_copies<0>();  // of the zeros past the end: the next block may have this memory
   weights.finish(slice);
   __syncthreads();
 #pragma unroll
