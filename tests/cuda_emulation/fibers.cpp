@@ -1,8 +1,11 @@
 #include "fibers.h"
 
+#include <sanitizer/asan_interface.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 // Saves what a call must keep on this stack, notes where, and goes on from another stack. By hand, because a
 // kernel changes fibers at each shuffle: ucontext makes a system call each time.
@@ -36,6 +39,13 @@ Fibers* entering = nullptr;  // a new fiber is passed nothing
 
 }  // namespace
 
+void fail(const char* what, size_t number) {
+  std::fputs("CUDA emulation: ", stderr);
+  std::fprintf(stderr, what, number);
+  std::fprintf(stderr, " (block %u, thread %u)\n", blockIdx.x, threadIdx.x);
+  std::abort();
+}
+
 void Fibers::enter() {
   Fibers& self = *entering;
   for (;;) {
@@ -47,7 +57,8 @@ void Fibers::enter() {
 // As if the fiber had just called switch_stacks() from the first line of enter().
 void* Fibers::new_stack(size_t i) {
   Fiber& fiber = *fibers_[i];
-  fiber.stack = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
+  if (!fiber.stack) fiber.stack = std::make_unique_for_overwrite<unsigned char[]>(kStackBytes);
+  ASAN_UNPOISON_MEMORY_REGION(fiber.stack.get(), kStackBytes);  // what a thread that was left had there
   // Not all at the same place of a page, or they would push each other out of the caches.
   const auto end = reinterpret_cast<uintptr_t>(fiber.stack.get()) + kStackBytes - i % 61 * 1088;
   auto* top = reinterpret_cast<void**>(end / 64 * 64);
@@ -70,11 +81,14 @@ void Fibers::pause() {
 
 void Fibers::finish() {
   Fiber& fiber = *fibers_[running_];
-  if (!fiber.waited) {
-    std::fputs("CUDA emulation: a thread ended without wait_for_previous()\n", stderr);
-    std::abort();
-  }
-  fiber.done = true;
+  if (!fiber.waited) fail("a thread ended without wait_for_previous()", 0);
+  const auto under_way = std::ranges::count_if(fiber.copies, [](const Copy& c) { return !c.last_of_group; });
+  if (under_way > 0) fail("a thread ended with %zu copies under way", static_cast<size_t>(under_way));
+  end();
+}
+
+void Fibers::end() {
+  fibers_[running_]->done = true;
   --alive_;
   const size_t warp = running_ / 32;
   warps_[warp]->alive &= ~(1u << running_ % 32);
@@ -84,8 +98,41 @@ void Fibers::finish() {
   pause();
 }
 
-void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& thread) {
+void Fibers::add_copy(const Copy& copy) {
+  Fiber& fiber = *fibers_[running_];
+  fiber.copies.push_back(copy);
+  if (fiber.waited || !copy.present) return;
+  for (size_t i = 0; i < copy.bytes; ++i) fiber.seen = (fiber.seen ^ copy.source[i]) * 0x100000001b3;
+}
+
+void Fibers::wait_for_previous() {
+  Fiber& fiber = *fibers_[running_];
+  if (fiber.waited) return;
+  fiber.waited = true;
+  if (ahead_) {
+    (*seen_)[running_] = fiber.seen;
+    fiber.left = true;
+    end();
+  }
+  if (expected_ != nullptr && (*expected_)[running_] != fiber.seen)
+    fail("what the copies before wait_for_previous() read is written by a launch that may still run", 0);
+}
+
+bool Fibers::look_ahead(unsigned threads, bool reversed, const std::function<void()>& thread,
+                        std::vector<uint64_t>& seen) {
+  seen.assign(threads, 0);
+  seen_ = &seen;
+  ahead_ = true;
+  lets_next_ = false;
+  run(threads, reversed, thread);
+  ahead_ = false;
+  return lets_next_;
+}
+
+void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& thread,
+                 const std::vector<uint64_t>* seen) {
   thread_ = &thread;
+  expected_ = seen;
   alive_ = threads;
   while (fibers_.size() < threads) {
     fibers_.push_back(std::make_unique<Fiber>());
@@ -96,7 +143,9 @@ void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& t
   for (auto& warp : warps_) warp->alive = warp->arrived = 0;
   for (unsigned i = 0; i < threads; ++i) {
     Fiber& fiber = *fibers_[i];
+    if (std::exchange(fiber.left, false)) fiber.at = new_stack(i);
     fiber.done = fiber.blocked = fiber.waited = false;
+    fiber.seen = 0;
     fiber.copies.clear();
     fiber.condition = nullptr;
     warps_[i / 32]->alive |= 1u << i % 32;
@@ -121,8 +170,18 @@ void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& t
         }
       }
     }
-    if (!moved) stuck();
+    if (!moved) {
+      if (!ahead_) stuck();
+      return abandon();  // the rest waits for threads that came as far as they could
+    }
   }
+}
+
+void Fibers::abandon() {
+  seen_->clear();
+  for (auto& fiber : fibers_) fiber->left |= fiber->blocked && !fiber->done;
+  std::ranges::fill(arrived_, 0u);
+  votes = 0;
 }
 
 bool Fibers::release_lanes(size_t warp, unsigned mask) {

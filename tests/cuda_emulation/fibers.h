@@ -10,11 +10,21 @@
 
 namespace godwit::emulation {
 
+// Says what the kernel did wrong, a printf format, and ends the program.
+[[noreturn]] void fail(const char* what, size_t number);
+
 class Fibers {
  public:
   // Runs one block to its end. `reversed`: later threads get their turns first, which shows what only works
   // because earlier ones came first.
-  void run(unsigned threads, bool reversed, const std::function<void()>& thread);
+  // `seen`: of each thread, a sum of what its copies read before it waits for the kernel before; it must be
+  // what it was in look_ahead(), if that says anything.
+  void run(unsigned threads, bool reversed, const std::function<void()>& thread,
+           const std::vector<uint64_t>* seen = nullptr);
+  // Runs one block as far as it comes without the kernel before. Returns whether it lets the next kernel do
+  // the same.
+  bool look_ahead(unsigned threads, bool reversed, const std::function<void()>& thread,
+                  std::vector<uint64_t>& seen);
 
   // Of the running thread.
   void wait_for_lanes(unsigned mask);
@@ -27,10 +37,13 @@ class Fibers {
     const void* from;
     bool present;
     bool last_of_group;
-    size_t bytes = 16;
+    size_t bytes;
+    unsigned char source[16];  // what was there when it was asked for
   };
   std::vector<Copy>& copies() { return fibers_[running_]->copies; }
-  void mark_waited() { fibers_[running_]->waited = true; }
+  void add_copy(const Copy& copy);
+  void wait_for_previous();
+  void let_next_start() { lets_next_ |= !fibers_[running_]->waited; }
   int votes = 0;
 
  private:
@@ -44,6 +57,8 @@ class Fibers {
     int barrier = 0;
     const std::function<bool()>* condition = nullptr;  // that it waits for, instead of others
     bool waited = false;                               // for the kernel before
+    bool left = false;                                 // in the middle of a kernel: it needs a new stack
+    uint64_t seen = 0;
     std::vector<Copy> copies;
   };
   struct Warp {
@@ -62,9 +77,11 @@ class Fibers {
   void resume(size_t i);
   void pause();
   void finish();
+  void end();  // of the running thread, which does not come back when it is left
   bool release_lanes(size_t warp, unsigned mask);  // when all of them have arrived
   void release_barrier(int barrier);
   [[noreturn]] void stuck();
+  void abandon();  // threads that look ahead and cannot go on
 
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<std::unique_ptr<Warp>> warps_;
@@ -72,6 +89,9 @@ class Fibers {
   unsigned arrived_[kBarriers] = {};
   unsigned alive_ = 0;
   size_t running_ = 0;
+  bool ahead_ = false, lets_next_ = false;
+  std::vector<uint64_t>* seen_ = nullptr;  // to write, when ahead
+  const std::vector<uint64_t>* expected_ = nullptr;
   const std::function<void()>* thread_ = nullptr;
   void* scheduler_ = nullptr;
 };

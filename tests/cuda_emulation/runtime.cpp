@@ -43,27 +43,73 @@ bool reversed() {
   return is;
 }
 
-void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
-  std::lock_guard lock(launching);
+// A launch whose turn has not come. On a GPU it may begin while those before it still run, back to one that
+// waits before it lets the next start; so what it reads before its own wait must not be theirs to write.
+struct Launch {
+  cudaLaunchConfig_t config;
+  std::function<void()> thread;
+  std::map<unsigned, std::vector<uint64_t>> seen;  // by some of its blocks, ahead of its turn
+  bool lets_next = false;                          // before it has waited itself
+};
+std::vector<Launch> waiting;
+
+void enter_block(const cudaLaunchConfig_t& config, unsigned block) {
+  constexpr size_t kAlign = 128;
   blockDim = config.blockDim;
   gridDim = config.gridDim;
-  constexpr size_t kAlign = 128;
+  blockIdx = {block, 0, 0};
   shared = std::make_unique_for_overwrite<unsigned char[]>(config.dynamicSmemBytes + kAlign);
-  for (unsigned b = 0; b < gridDim.x; ++b) {
-    blockIdx = {reversed() ? gridDim.x - 1 - b : b, 0, 0};
-    std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kAlign);
-    fibers.run(blockDim.x, reversed(), thread);
+  std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kAlign);
+}
+
+void run_first_waiting() {
+  const Launch launch = std::move(waiting.front());
+  waiting.erase(waiting.begin());
+  const unsigned blocks = launch.config.gridDim.x;
+  for (unsigned b = 0; b < blocks; ++b) {
+    const unsigned block = reversed() ? blocks - 1 - b : b;
+    enter_block(launch.config, block);
+    const auto seen = launch.seen.find(block);
+    fibers.run(blockDim.x, reversed(), launch.thread,
+               seen == launch.seen.end() || seen->second.empty() ? nullptr : &seen->second);
+  }
+}
+
+void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+  constexpr size_t kMostWaiting = 8;
+  std::lock_guard lock(launching);
+  if (!waiting.empty() && !waiting.back().lets_next)
+    while (waiting.size() > 1) run_first_waiting();
+  if (waiting.size() == kMostWaiting) run_first_waiting();
+  Launch launch{config, thread, {}, false};
+  for (const unsigned block : {0u, config.gridDim.x / 2, config.gridDim.x - 1}) {
+    enter_block(config, block);
+    launch.lets_next |= fibers.look_ahead(config.blockDim.x, reversed(), thread, launch.seen[block]);
+  }
+  waiting.push_back(std::move(launch));
+}
+
+// For everything but kernels, which waits for all before it.
+void run_all_waiting() {
+  std::lock_guard lock(launching);
+  while (!waiting.empty()) run_first_waiting();
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> work) {
+  if (stream->captured != nullptr) {
+    stream->captured->work.push_back(std::move(work));
+  } else {
+    work();
   }
 }
 
 }  // namespace
 
 void issue(cudaStream_t stream, std::function<void()> work) {
-  if (stream->captured != nullptr) {
-    stream->captured->work.push_back(std::move(work));
-  } else {
+  enqueue(stream, [work = std::move(work)] {
+    run_all_waiting();
     work();
-  }
+  });
 }
 
 cudaError_t allow_shared(const void* kernel, int bytes) {
@@ -82,7 +128,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
     const int allowed = asked == allowed_shared.end() ? kSharedUnasked : asked->second;
     if (config.dynamicSmemBytes > static_cast<size_t>(allowed)) return cudaErrorInvalidValue;
   }
-  issue(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
+  enqueue(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
   return cudaSuccess;
 }
 
@@ -119,19 +165,46 @@ namespace godwit::sm90 {
 using emulation::fibers;
 
 void wait_for_previous() {
-  fibers.mark_waited();
+  fibers.wait_for_previous();
+}
+void let_next_start() {
+  fibers.let_next_start();
 }
 
+namespace {
+
+// Until it is waited for, what lies at either end is nobody's: the target is poisoned at once, so a stage
+// that others still read is not refilled unseen, and the source must be then what it is now.
+void start_copy(void* to, const void* from, bool present, size_t bytes) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % bytes != 0)
+    emulation::fail("an asynchronous copy of %zu bytes is not aligned to them", bytes);
+  emulation::Fibers::Copy copy{to, from, present, false, bytes, {}};
+  if (present) std::memcpy(copy.source, from, bytes);
+  std::memset(to, 0xff, bytes);
+  fibers.add_copy(copy);
+}
+void end_copy(const emulation::Fibers::Copy& copy) {
+  if (!copy.present) {
+    std::memset(copy.to, 0, copy.bytes);
+    return;
+  }
+  if (std::memcmp(copy.source, copy.from, copy.bytes) != 0)
+    emulation::fail("%zu bytes were written while an asynchronous copy read them", copy.bytes);
+  std::memcpy(copy.to, copy.source, copy.bytes);
+}
+
+}  // namespace
+
 void copy_async(void* to, const void* from, bool present) {
-  fibers.copies().push_back({to, from, present, false});
+  start_copy(to, from, present, 16);
 }
 void copy_word_async(void* to, const void* from) {
-  fibers.copies().push_back({to, from, true, false, 4});
+  start_copy(to, from, true, 4);
 }
 // An empty group counts too.
 void commit_copies() {
   auto& copies = fibers.copies();
-  copies.push_back({nullptr, nullptr, false, true});
+  copies.push_back({nullptr, nullptr, false, true, 0, {}});
 }
 void wait_copies_but(int pending) {
   auto& copies = fibers.copies();
@@ -142,10 +215,8 @@ void wait_copies_but(int pending) {
     const auto& copy = copies[done];
     if (copy.last_of_group) {
       --groups;
-    } else if (copy.present) {
-      std::memcpy(copy.to, copy.from, copy.bytes);
     } else {
-      std::memset(copy.to, 0, copy.bytes);
+      end_copy(copy);
     }
   }
   copies.erase(copies.begin(), copies.begin() + static_cast<std::ptrdiff_t>(done));
@@ -154,6 +225,7 @@ void wait_copies_but(int pending) {
 }  // namespace godwit::sm90
 
 using godwit::emulation::issue;
+using godwit::emulation::run_all_waiting;
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
@@ -177,11 +249,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  run_all_waiting();
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return stream->captured == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  if (stream->captured != nullptr) return cudaErrorInvalidValue;
+  run_all_waiting();
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -205,6 +280,7 @@ cudaError_t cudaMalloc(void** p, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
+  run_all_waiting();
   std::free(p);
   return cudaSuccess;
 }

@@ -5,9 +5,10 @@
 
 namespace godwit::sm90 {
 
-// Every thread must have waited when its block ends (runtime.cpp looks).
+// Every thread must have waited when its block ends, and what it copies before must not be written by
+// launches that may still run then (runtime.cpp looks).
 void wait_for_previous();
-inline void let_next_start() {}
+void let_next_start();
 
 inline float fast_reciprocal(float x) {
   return 1 / x;
