@@ -364,6 +364,36 @@ TEST_P(Backends, DsaSlicesOfTheRealShapeDoNotMatter) {
   }
 }
 
+// Selection may begin before the launch that writes the keys of its own rows has ended.
+TEST_P(EveryBackend, SelectionSeesTheKeysOfItsStep) {
+  const std::vector<int32_t> pages = {3, 1, 6};
+  for (const DType format : {DType::bf16, DType::f8_e4m3}) {
+    if (!backend(GetParam()).holds(format)) continue;
+    SCOPED_TRACE(name_of(format));
+    Side s(backend(GetParam()));
+    const DsaShape shape{.heads = 1,
+                         .latent = 8,
+                         .index_heads = 32,
+                         .index_dim = 128,
+                         .topk = 16,
+                         .latent_dtype = format,
+                         .pooled_dtype = format};
+    DsaWorld apart(s, shape);
+    DsaWorld together(s, shape);
+    int32_t first = 0;
+    for (const int32_t rows : {70, 1, 1, 8, 3, 5, 8, 1, 40}) {
+      const bool decodes = rows <= 8;
+      const SequenceSpec spec{decodes ? RowKind::verify : RowKind::prefill, first, rows, 1, 0, pages, 9};
+      apart.write({spec});
+      const Selection expected = apart.select({spec});
+      const Selection got = together.write_and_select({spec});
+      expect_same_bits(got.pools, expected.pools, fmt::format("pools of {} rows from {}", rows, first));
+      expect_same_bits(got.count, expected.count, "count");
+      first += rows;
+    }
+  }
+}
+
 // Drafts 0…5 beyond position p of which n are kept: finished pools hold only what was kept (trap T26).
 TEST_P(EveryBackend, RejectedDraftsLeaveNothingInPools) {
   for (const DType format : formats_of(GetParam())) {

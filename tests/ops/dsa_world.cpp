@@ -81,18 +81,18 @@ Matrix DsaWorld::data(const Step& step, uint64_t what, int64_t cols) const {
   return m;
 }
 
-void DsaWorld::write(const std::vector<SequenceSpec>& specs) {
-  const Step step(side_, specs);
-  side_.ops.latent_write(step.view, {side_.input(data(step, kLatent, shape_.latent)), cache_});
-  side_.ops.index_write(step.view,
-                        {side_.input(data(step, kKey, shape_.index_dim)),
-                         side_.input(data(step, kGate, shape_.index_dim)), ape_, shape_.pool, cache_});
+std::function<void()> DsaWorld::writes(const Step& step) {
+  const kernels::LatentWrite latent{side_.input(data(step, kLatent, shape_.latent)), cache_};
+  const kernels::IndexWrite index{side_.input(data(step, kKey, shape_.index_dim)),
+                                  side_.input(data(step, kGate, shape_.index_dim)), ape_, shape_.pool,
+                                  cache_};
+  return [this, view = step.view, latent, index] {
+    side_.ops.latent_write(view, latent);
+    side_.ops.index_write(view, index);
+  };
 }
 
-Selection DsaWorld::select(const std::vector<SequenceSpec>& specs) {
-  const Step step(side_, specs);
-  const View pools = side_.output(step.view.rows, shape_.topk / shape_.pool, DType::i32);
-  const View count = side_.output(step.view.rows, 1, DType::i32);
+kernels::IndexSelect DsaWorld::selection(const Step& step) {
   kernels::IndexSelect a;
   a.query = side_.input(data(step, kIndexQuery, shape_.index_heads * shape_.index_dim));
   a.weight = side_.input(data(step, kIndexWeight, shape_.index_heads));
@@ -101,10 +101,29 @@ Selection DsaWorld::select(const std::vector<SequenceSpec>& specs) {
   a.pool = shape_.pool;
   a.topk = shape_.topk;
   a.heads = shape_.index_heads;
-  a.pools = pools;
-  a.count = count;
+  a.pools = side_.output(step.view.rows, shape_.topk / shape_.pool, DType::i32);
+  a.count = side_.output(step.view.rows, 1, DType::i32);
+  return a;
+}
+
+void DsaWorld::write(const std::vector<SequenceSpec>& specs) {
+  writes(Step(side_, specs))();
+}
+
+Selection DsaWorld::select(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const kernels::IndexSelect a = selection(step);
   side_.ops.index_select(step.view, a);
-  return {side_.read(pools), side_.read(count)};
+  return {side_.read(a.pools), side_.read(a.count)};
+}
+
+Selection DsaWorld::write_and_select(const std::vector<SequenceSpec>& specs) {
+  const Step step(side_, specs);
+  const auto write_rows = writes(step);
+  const kernels::IndexSelect a = selection(step);
+  write_rows();
+  side_.ops.index_select(step.view, a);
+  return {side_.read(a.pools), side_.read(a.count)};
 }
 
 Matrix DsaWorld::attend(const std::vector<SequenceSpec>& specs, const Selection& selection,

@@ -50,6 +50,8 @@ class DsaWorld {
 
   void write(const std::vector<SequenceSpec>& specs);  // latent_write and index_write
   Selection select(const std::vector<SequenceSpec>& specs);
+  // Both, with nothing between the launches, as in a step of the model.
+  Selection write_and_select(const std::vector<SequenceSpec>& specs);
   // [T, H L]; `form`: whose queries to attend with.
   Matrix attend(const std::vector<SequenceSpec>& specs, const Selection& selection,
                 const PromptForm& form = {});
@@ -65,6 +67,9 @@ class DsaWorld {
   using RowAt = std::function<kernels::StoredRow(const kernels::DsaCache&, int64_t)>;
   Matrix stored(int32_t page, DType format, int64_t rows, int64_t cols, const RowAt& row_at);
   Matrix data(const Step& step, uint64_t what, int64_t cols) const;
+  // Ops whose inputs are in the side's memory; nothing else is launched.
+  std::function<void()> writes(const Step& step);
+  kernels::IndexSelect selection(const Step& step);
 
   Side& side_;
   DsaShape shape_;
