@@ -273,13 +273,14 @@ TEST_P(EveryBackend, PrefillFfnIsItsProducts) {
   }
 }
 
+// `gap`: floats between rows of y and between normed rows.
 Matrix boundary(Side& s, int64_t width, const Matrix& streams, const Matrix& mix_in, const Matrix& y,
-                bool expands, int64_t decode_rows) {
+                bool expands, int64_t decode_rows, int64_t gap = 0) {
   constexpr int64_t kStreams = 4, kMapping = 24;
   const View residual = s.input(streams), mix = s.input(mix_in), x = s.output(streams.rows, width);
-  const View normed = s.output(streams.rows, width);
+  const View normed = s.output(streams.rows, width, DType::f32, gap);
   kernels::MhcBoundary a;
-  a.expand = {mix, s.input(y), residual};
+  a.expand = {mix, s.input(y, DType::f32, gap), residual};
   a.collapse = {residual,
                 {s.weight(393, kMapping, kStreams * width, DType::bf16).data,
                  s.floats(random_matrix(394, 1, kMapping).v), s.floats({0.5f, 1.0f, 1.5f})},
@@ -319,6 +320,19 @@ TEST_P(Backends, PrefillBoundary) {
       expect_same_bits(pick(mixed, rest), some(s, rest, 0), "prefill rows");
     }
   }
+}
+
+// Rows that no vector of four values can read.
+TEST_P(Backends, PrefillBoundaryOfUnalignedRows) {
+  constexpr int64_t kRows = 19, kWidth = 256;
+  const Matrix streams = random_matrix(396, kRows, 4 * kWidth), mix = random_matrix(397, kRows, 20);
+  const Matrix y = random_matrix(398, kRows, kWidth);
+  check_row_op(
+      GetParam(), kRows,
+      [&](Side& s, const Rows& r) {
+        return boundary(s, kWidth, pick(streams, r), pick(mix, r), pick(y, r), true, 0, 1);
+      },
+      {1e-5, 2e-5}, "rows of 257");
 }
 
 }  // namespace

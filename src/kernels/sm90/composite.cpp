@@ -237,13 +237,14 @@ float* CudaOps::partial(const kernels::MhcCollapse& a) const {
 }
 
 void CudaOps::mhc_boundary(const kernels::MhcBoundary& a) {
-  if (!fits_boundary(a.collapse)) return Ops::mhc_boundary(a);
+  const kernels::MhcExpand* expand = a.expand.y.empty() ? nullptr : &a.expand;
+  if (!fits_boundary(expand, a.collapse, a.normed)) return Ops::mhc_boundary(a);
   forget_codes(a.normed);
-  boundary(a.expand.y.empty() ? nullptr : &a.expand, a.collapse, a.norm_weight, a.normed, a.feeds_fp8);
+  boundary(expand, a.collapse, a.norm_weight, a.normed, a.feeds_fp8);
 }
 
 void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
-  if (!fits_boundary(a)) return sm90::mhc_collapse(device_.stream(), a);
+  if (!fits_boundary(nullptr, a, {})) return sm90::mhc_collapse(device_.stream(), a);
   boundary(nullptr, a, nullptr, {}, false);
 }
 

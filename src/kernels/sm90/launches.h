@@ -64,11 +64,11 @@ void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
 // Four streams, a width of whole 128s and a bf16 mapping: expand of one site (or null), then mapping and
 // collapse of the next, then its norm (or null) and the codes of that (or null); either x or its normed rows
 // are written. `partial` holds boundary_bytes().
-bool fits_boundary(const kernels::MhcCollapse& a);
+bool fits_boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const View& normed);
 int64_t boundary_bytes(int64_t rows, int64_t width);
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                   const float* norm, const View& normed, const Quantized* codes, float* partial);
-// The form of prompt rows, with the same `partial`.
+// The form of prompt rows, with the same `partial`, where the other fits.
 bool fits_boundary_slice(const kernels::MhcCollapse& a);
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                         const float* norm, const View& normed, float* partial, int multiprocessors);

@@ -301,14 +301,15 @@ __global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__
 
 }  // namespace
 
-bool fits_boundary(const kernels::MhcCollapse& a) {
+bool fits_boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const View& normed) {
   const auto by_four = [](const View& v) {
     return reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && v.stride % 4 == 0;
   };
   const View& fn = a.weights.fn;
-  return a.streams.cols == kStreams * a.x.cols && a.x.cols % kFp8Block == 0 && a.x.cols <= kMaxWidth &&
-         by_four(a.streams) && by_four(a.x) && by_four(a.mix) && fn.dtype == DType::bf16 &&
-         reinterpret_cast<uintptr_t>(fn.data) % 4 == 0 && fn.stride % 2 == 0;
+  if (expand != nullptr && !(by_four(expand->y) && by_four(expand->mix))) return false;
+  return by_four(normed) && a.streams.cols == kStreams * a.x.cols && a.x.cols % kFp8Block == 0 &&
+         a.x.cols <= kMaxWidth && by_four(a.streams) && by_four(a.x) && by_four(a.mix) &&
+         fn.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(fn.data) % 4 == 0 && fn.stride % 2 == 0;
 }
 
 int64_t boundary_bytes(int64_t rows, int64_t width) {
