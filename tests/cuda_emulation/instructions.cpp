@@ -2,6 +2,7 @@
 #include <cuda_fp8.h>
 
 #include "device_code.h"
+#include "fibers.h"
 #include "kernels/sm90/device/hardware.cuh"
 
 namespace godwit::sm90 {
@@ -49,6 +50,7 @@ float from_f16(uint32_t bits) {
 
 // Lane i names row i % 8 of tile i / 8; lane (g, t) gets elements 2 t and 2 t + 1 of row g, or of column g.
 void tiles(uint32_t (&r)[4], const void* row, bool transposed) {
+  if (reinterpret_cast<uintptr_t>(row) % 16 != 0) fail("a row of ldmatrix is not aligned to %zu bytes", 16);
   const Gift* all = exchange(kAllLanes, given(row));
   const int g = lane() / 4, t = lane() % 4;
   const auto element = [&](int tile, int i, int j) {

@@ -214,8 +214,12 @@ bool fits_boundary_slice(const kernels::MhcCollapse& a) {
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                         const float* norm, const View& normed, float* partial, int multiprocessors) {
   if (a.x.rows == 0) return;
-  check(cudaFuncSetAttribute(slice_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)),
-        "mhc_boundary");
+  static const bool sized = [] {
+    check(cudaFuncSetAttribute(slice_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)),
+          "mhc_boundary");
+    return true;
+  }();
+  static_cast<void>(sized);
   Boundary b = boundary_of(expand, a, norm, normed, partial);
   b.slices = (b.width + kColumns - 1) / kColumns;
   const int64_t tiles = (b.rows + kTile - 1) / kTile;
