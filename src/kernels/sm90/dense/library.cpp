@@ -133,6 +133,12 @@ class CublasLt final : public DenseLibrary {
     check_lt(lt_.set_preference(&preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
                                 sizeof reductions),
              "reductions");
+    // Rows of a prompt begin behind those of the decode family, wherever that is; 256 is the default.
+    const uint32_t alignment = 16;
+    for (const auto matrix :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      check_lt(lt_.set_preference(&preference, matrix, &alignment, sizeof alignment), "alignment");
     Call typical(lt_, p, kTypicalRows);
     cublasLtMatmulHeuristicResult_t found[8];
     int count = 0;
