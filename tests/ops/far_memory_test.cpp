@@ -112,5 +112,31 @@ TEST_P(EveryBackend, LinearRowsBeyond32Bits) {
   }
 }
 
+// The same of the rows of x and of the output in the form of decode rows.
+TEST_P(EveryBackend, LinearRowsOfWholeBlocksBeyond32Bits) {
+  Side s(backend(GetParam()));
+  constexpr int64_t kStride = (int64_t{1} << 29) + 1024, kRows = 9, kOut = 40, kIn = 256;
+  const kernels::Dims real{.hidden = 4096, .kda_heads = 16, .kda_key = 128};
+  for (const DType x_type : {DType::f32, DType::bf16}) {
+    if (x_type == DType::bf16 && backend(GetParam()).activations(real) != DType::bf16) continue;
+    for (const DType dtype : {DType::bf16, DType::f8_e4m3}) {
+      const Reserved far_x(s, kRows * kStride * size_of(x_type)), far_out(s, kRows * kStride * 4);
+      ASSERT_TRUE(far_x.base() && far_out.base());
+      const View x = s.input(random_matrix(97, kRows, kIn), x_type);
+      const View spread_x{far_x.base(), x_type, kRows, kIn, kStride};
+      for (int64_t r = 0; r < kRows; ++r)
+        s.ops.memory().copy(spread_x.row_range(r, 1).data, x.row_range(r, 1).data, kIn * size_of(x_type));
+      const Weight w = s.weight(98, kOut, kIn, dtype);
+      const View out = s.output(kRows, kOut), got{far_out.base(), DType::f32, kRows, kOut, kStride};
+      s.ops.linear({x, w, out});
+      s.ops.linear({spread_x, w, got});
+      for (int64_t r = 0; r < kRows; ++r) {
+        expect_same_bits(s.read(make_view(got.row<float>(r), DType::f32, 1, kOut)), pick(s.read(out), {r}),
+                         fmt::format("row {}, {} x, {} weights", r, name_of(x_type), name_of(dtype)));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

@@ -80,7 +80,7 @@ struct Copies {
 template <int kTiles>
 struct XCopies {
   const uint8_t* from;
-  uint32_t offset[2 * kTiles];  // of rows 4 i + lane / 8
+  uint32_t offset[2 * kTiles];  // of rows 4 i + lane / 8, in units of 16 bytes
   uint32_t present;
 
   // `data`: rows `row_bytes` apart; row_of(column) for columns below `n`.
@@ -92,7 +92,7 @@ struct XCopies {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       const int column = 4 * i + lane / 8;
-      offset[i] = static_cast<uint32_t>(row_of(min(column, n - 1))) * static_cast<uint32_t>(row_bytes);
+      offset[i] = static_cast<uint32_t>(row_of(min(column, n - 1)) * (row_bytes / 16));
       present |= uint32_t{column < n} << i;
     }
   }
@@ -104,7 +104,7 @@ struct XCopies {
 #pragma unroll
     for (int i = 0; i < 2 * kTiles; ++i) {
       if ((present >> i & 1) == 0) continue;
-      copy_async((i % 2 == 0 ? even : odd) + 4 * i * kBlockBytes, at + offset[i]);
+      copy_async((i % 2 == 0 ? even : odd) + 4 * i * kBlockBytes, at + uint64_t{offset[i]} * 16);
     }
   }
 };
