@@ -70,6 +70,11 @@ void add_load(CLI::App& command, std::function<int()>& run) {
   count("--tp", l.tp, 1, 64, "Ranks of the replica this one belongs to");
   count("--ep", l.ep, 1, 64, "Groups of whole experts");
   count("--rank", l.rank, 0, 63, "Which of them");
+  load->add_option("--device", l.device, "Where it goes: cpu or cuda")
+      ->capture_default_str()
+      ->type_name("D")
+      ->check(CLI::IsMember({"cpu", "cuda"}).description(""));
+  load->add_flag("--verify", l.verify, "Compare every byte with the files afterwards");
   load->add_option("--out", o->out, "Also write the numbers as JSON")->type_name("FILE");
   load->callback([o, &run] { run = [o] { return run_load(*o); }; });
 }

@@ -1,8 +1,12 @@
 #include "bench/load_bench.h"
 
+#include <cstring>
 #include <new>
+#include <stdexcept>
 
 #include "config/model_config.h"
+#include "kernels/make_ops.h"
+#include "model/glm5_next/device_placer.h"
 #include "weights/direct_reader.h"
 #include "weights/inventory.h"
 
@@ -42,33 +46,91 @@ uint64_t bytes_of(const Read& read) {
                                size_of(read.tensor->dtype));
 }
 
+// Where the share goes: memory of this process, or of a device.
+class Place {
+ public:
+  explicit Place(kernels::Ops* ops) : memory_(ops ? &ops->memory() : nullptr) {}
+  ~Place() {
+    if (on_device_) memory_->release(on_device_);
+  }
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+
+  std::byte* take(uint64_t bytes) {
+    if (!memory_) return (on_host_ = Buffer(bytes)).as<std::byte>();
+    on_device_ = memory_->allocate(static_cast<int64_t>(bytes));
+    return static_cast<std::byte*>(on_device_);
+  }
+  std::unique_ptr<Placer> placer(int threads) const {
+    if (!memory_) return std::make_unique<HostPlacer>(threads);
+    return std::make_unique<model::DevicePlacer>(*memory_, threads);
+  }
+  void look_at(const std::byte* from, std::vector<std::byte>& bytes) const {
+    if (memory_) return memory_->download(bytes.data(), from, static_cast<int64_t>(bytes.size()));
+    std::memcpy(bytes.data(), from, bytes.size());
+  }
+
+ private:
+  kernels::Memory* memory_;
+  Buffer on_host_;
+  void* on_device_ = nullptr;
+};
+
+// Compares what lies at `at` with what the file says.
+Result<void> verify(const Read& read, const std::byte* at, const Place& place) {
+  const TensorRef& tensor = *read.tensor;
+  const auto size = static_cast<uint64_t>(size_of(tensor.dtype));
+  const uint64_t stride =
+      static_cast<uint64_t>(tensor.elements()) / (tensor.shape.empty() ? 1 : tensor.shape[0]) * size;
+  const uint64_t row_bytes = static_cast<uint64_t>(read.slice.columns.size()) * size;
+  const std::byte* file = tensor.data + static_cast<uint64_t>(read.slice.rows.begin) * stride +
+                          static_cast<uint64_t>(read.slice.columns.begin) * size;
+  std::vector<std::byte> there(bytes_of(read));
+  place.look_at(at, there);
+  for (uint64_t r = 0; r * row_bytes < there.size(); ++r) {
+    if (std::memcmp(&there[r * row_bytes], file + r * stride, row_bytes) == 0) continue;
+    return make_error(ErrorCode::data_refused, "--verify",
+                      "row {} of {} x {} bytes at file offset {} differs", r, there.size() / row_bytes,
+                      row_bytes, tensor.offset);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ReadStatus> run_load_bench(const LoadCase& asked) {
   GODWIT_ASSIGN(const ModelConfig config, read_model_config(asked.checkpoint));
   GODWIT_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(asked.checkpoint));
   GODWIT_ASSIGN(const std::vector<Read> reads, reads_of_rank(checkpoint, config, asked));
+  std::unique_ptr<kernels::Ops> ops;
+  if (asked.device != "cpu") {
+    GODWIT_ASSIGN(ops, kernels::make_ops(asked.device, 1));
+  }
   uint64_t bytes = 0;
   for (const Read& read : reads) bytes += bytes_of(read);
-  Buffer place;
-  std::unique_ptr<HostPlacer> placer;
+  ReadOptions options;
+  options.threads = asked.threads;
   try {
-    place = Buffer(bytes);
-    placer = std::make_unique<HostPlacer>(asked.threads);
+    Place place(ops.get());
+    std::byte* to = place.take(bytes);
+    ReadList list;
+    std::vector<std::byte*> at;
+    for (const Read& read : reads) {
+      at.push_back(to);
+      list.add(*read.tensor, read.slice, to);
+      to += bytes_of(read);
+    }
+    const std::unique_ptr<Placer> placer = place.placer(threads_for(list, options));
+    GODWIT_ASSIGN(const ReadStatus status, read_direct(checkpoint, list, *placer, options));
+    for (size_t i = 0; asked.verify && i < reads.size(); ++i) GODWIT_TRY(verify(reads[i], at[i], place));
+    return status;
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::data_refused, "--checkpoint",
                       "there is no room for the {} bytes that rank {} of {} holds; use a larger --tp", bytes,
                       asked.rank, asked.tp);
+  } catch (const std::runtime_error& failure) {  // a device that stopped working
+    return make_error(ErrorCode::device, "--device", "{}", failure.what());
   }
-  ReadList list;
-  std::byte* to = place.as<std::byte>();
-  for (const Read& read : reads) {
-    list.add(*read.tensor, read.slice, to);
-    to += bytes_of(read);
-  }
-  ReadOptions options;
-  options.threads = asked.threads;
-  return read_direct(checkpoint, list, *placer, options);
 }
 
 Json as_json(const LoadCase& asked, const ReadStatus& status) {
@@ -76,6 +138,8 @@ Json as_json(const LoadCase& asked, const ReadStatus& status) {
                        {"tp", asked.tp},
                        {"ep", asked.ep},
                        {"rank", asked.rank},
+                       {"device", asked.device},
+                       {"verified", asked.verify},
                        {"threads", static_cast<int64_t>(asked.threads)},
                        {"shards", static_cast<int64_t>(status.files)},
                        {"bytes", static_cast<int64_t>(status.bytes)},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -13,10 +14,13 @@ struct LoadCase {
   std::filesystem::path checkpoint;
   int64_t tp = 1, ep = 1, rank = 0;
   int threads = 8;
+  std::string device = "cpu";  // cpu: into memory of this process; cuda: to the device, as the engine loads
+  bool verify = false;         // afterwards every byte is compared with the file's, through the page cache
 };
 
-// Reads what the engine binds (no draft block, no vision tower) into memory of this process that nobody has
-// touched before. data_refused when the checkpoint is, or when the share is larger than the memory available.
+// Reads what the engine binds (no draft block, no vision tower) into memory that nobody has touched before.
+// data_refused when the checkpoint is, when the share is larger than the memory available, or when a byte
+// differs.
 Result<ReadStatus> run_load_bench(const LoadCase& asked);
 Json as_json(const LoadCase& asked, const ReadStatus& status);
 

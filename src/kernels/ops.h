@@ -19,6 +19,7 @@
 #include "kernels/ops/kda.h"
 #include "kernels/ops/mhc.h"
 #include "kernels/ops/moe.h"
+#include "kernels/staging.h"
 
 namespace godwit::kernels {
 
@@ -36,6 +37,11 @@ class Memory {
   virtual bool host_addressable() const = 0;  // weights may stay where the checkpoint is mapped
   // Bytes allocate() can still give; 0 = the host's, which the operating system tells.
   virtual int64_t available() const { return 0; }
+  // Bytes there are in all, whoever has them; 0 likewise.
+  virtual int64_t size() const { return 0; }
+  // For one thread that loads: buffers of `bytes` each, copies from which overlap with the host where they
+  // can. It must not outlive this.
+  virtual std::unique_ptr<Staging> staging(int64_t bytes);
 };
 
 struct ScratchEntry {

@@ -2,10 +2,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <new>
+#include <stdexcept>
 
 #include "base/log.h"
 #include "weights/direct_file.h"
@@ -66,6 +68,12 @@ Result<void> read_chunk(OpenFiles& files, Placer& placer, int thread, const Read
   return files.done(chunk.file);
 }
 
+// A device tells of a failed copy at some later call, so the file may be the one after it.
+Error placing_failed(const SafetensorsFile& file, uint64_t offset, const std::exception& failure) {
+  return make_error(ErrorCode::device, file.name(), "{}: placing what lies at offset {}: {}",
+                    file.path().string(), offset, failure.what());
+}
+
 }  // namespace
 
 void HostPlacer::Free::operator()(std::byte* p) const {
@@ -93,12 +101,28 @@ void pack_rows(const ReadRows& rows, const std::byte* from, std::byte* to) {
     std::memcpy(to + r * rows.row_bytes, from + r * rows.stride, rows.row_bytes);
 }
 
+int threads_for(const ReadList& list, const ReadOptions& options) {
+  return static_cast<int>(std::min(list.chunks(kReadBytes).size(), static_cast<size_t>(options.threads)));
+}
+
 Result<ReadStatus> read_direct(const Checkpoint& checkpoint, const ReadList& list, Placer& placer,
                                const ReadOptions& options) {
   const std::vector<ReadChunk> chunks = list.chunks(kReadBytes);
   OpenFiles files(checkpoint, chunks);
-  return work_off(chunks, options, [&](int thread, const ReadChunk& chunk) {
-    return read_chunk(files, placer, thread, chunk);
+  const auto work = [&](int thread, const ReadChunk& chunk) -> Result<void> {
+    try {
+      return read_chunk(files, placer, thread, chunk);
+    } catch (const std::runtime_error& failure) {
+      return placing_failed(checkpoint.file(chunk.file), chunk.offset, failure);
+    }
+  };
+  return work_off(chunks, options, work, [&](int thread, const ReadChunk& last) -> Result<void> {
+    try {
+      placer.finish(thread);
+      return {};
+    } catch (const std::runtime_error& failure) {
+      return placing_failed(checkpoint.file(last.file), last.offset, failure);
+    }
   });
 }
 

@@ -109,20 +109,25 @@ std::string as_text(const ReadStatus& s) {
 }
 
 Result<ReadStatus> work_off(const std::vector<ReadChunk>& chunks, const ReadOptions& options,
-                            const std::function<Result<void>(int, const ReadChunk&)>& work) {
+                            const ChunkWork& work, const ChunkWork& finish) {
   Shared shared(chunks, options.stop);
   std::vector<std::jthread> threads;  // joined before `shared` goes, also when starting one fails
   const int wanted = static_cast<int>(std::min<size_t>(static_cast<size_t>(options.threads), chunks.size()));
   for (int t = 0; t < wanted; ++t) {
-    threads.emplace_back([&shared, &work, t] {
+    threads.emplace_back([&shared, &work, &finish, t] {
       try {
+        const ReadChunk* last = nullptr;
         while (const ReadChunk* chunk = shared.take()) {
+          last = chunk;
           if (Result<void> worked = work(t, *chunk); !worked.ok()) {
             shared.fail(std::move(worked.error()));
           } else {
             shared.done(*chunk);
           }
         }
+        if (!finish || !last) return shared.leave();
+        if (Result<void> finished = finish(t, *last); !finished.ok())
+          shared.fail(std::move(finished.error()));
       } catch (...) {
         shared.fail(std::current_exception());
       }

@@ -31,10 +31,12 @@ struct ReadOptions {
   std::function<void(const ReadStatus&)> progress;
 };
 
-// Calls work(thread, chunk) once for every chunk, from `threads` threads, in order of the chunks. The first
-// error, or the first exception thrown, ends all threads and is handed on when they have ended; unavailable
-// when `stop` was requested.
+using ChunkWork = std::function<Result<void>(int thread, const ReadChunk& chunk)>;
+
+// Calls work(thread, chunk) once for every chunk, from `threads` threads, in order of the chunks; a thread
+// that finds no more calls finish(thread, its last chunk). The first error, or the first exception thrown,
+// ends all threads and is handed on when they have ended; unavailable when `stop` was requested.
 Result<ReadStatus> work_off(const std::vector<ReadChunk>& chunks, const ReadOptions& options,
-                            const std::function<Result<void>(int thread, const ReadChunk& chunk)>& work);
+                            const ChunkWork& work, const ChunkWork& finish = nullptr);
 
 }  // namespace godwit

@@ -1,18 +1,37 @@
 // Memory, streams, graphs and launches of the emulated device.
+#include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
 
+#include "base/fault.h"
+#include "device.h"
 #include "fibers.h"
 #include "kernels/sm90/device/hardware.cuh"
+
+namespace godwit::emulation {
+void run_all_waiting();  // launches whose turn has not come
+}
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
 };
 struct EmulatedStream {
   EmulatedGraph* captured = nullptr;
+  std::mutex mutex;
+  std::vector<std::function<void()>> late;  // copies of page-locked memory that nobody has waited for
+
+  // After the launches before them.
+  void catch_up() {
+    std::lock_guard lock(mutex);
+    if (late.empty()) return;
+    godwit::emulation::run_all_waiting();
+    for (const auto& copy : late) copy();
+    late.clear();
+  }
 };
 
 uint3 threadIdx, blockIdx;
@@ -34,6 +53,26 @@ std::mutex launching;  // one device
 std::unique_ptr<unsigned char[]>
     shared;  // as many bytes as were asked for, so that ASan sees what lies outside
 std::map<const void*, int> allowed_shared;
+
+std::atomic<bool> broken = false;  // by a kernel: nothing works any more
+std::atomic<int64_t> kernels = 0;
+
+std::mutex allocating;
+std::map<const void*, size_t> allocated, locked;  // by address; of the device, and page-locked
+int64_t device_bytes = int64_t{8} << 30, taken_bytes = 0;
+
+cudaError_t state() {
+  return broken ? cudaErrorIllegalAddress : cudaSuccess;
+}
+
+bool is_locked(const void* p, size_t bytes) {
+  std::lock_guard lock(allocating);
+  auto after = locked.upper_bound(p);
+  if (after == locked.begin()) return false;
+  --after;
+  const auto* begin = static_cast<const char*>(after->first);
+  return static_cast<const char*>(p) + bytes <= begin + after->second;
+}
 
 bool reversed() {
   static const bool is = [] {
@@ -78,6 +117,9 @@ void run_first_waiting() {
 void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
   constexpr size_t kMostWaiting = 8;
   std::lock_guard lock(launching);
+  if (GODWIT_FAULT("cuda.kernel")) broken = true;
+  if (broken) return;
+  ++kernels;
   if (!waiting.empty() && !waiting.back().lets_next)
     while (waiting.size() > 1) run_first_waiting();
   if (waiting.size() == kMostWaiting) run_first_waiting();
@@ -89,16 +131,21 @@ void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thr
   waiting.push_back(std::move(launch));
 }
 
+}  // namespace
+
 // For everything but kernels, which waits for all before it.
 void run_all_waiting() {
   std::lock_guard lock(launching);
   while (!waiting.empty()) run_first_waiting();
 }
 
+namespace {
+
 void enqueue(cudaStream_t stream, std::function<void()> work) {
   if (stream->captured != nullptr) {
     stream->captured->work.push_back(std::move(work));
   } else {
+    stream->catch_up();
     work();
   }
 }
@@ -112,6 +159,40 @@ void issue(cudaStream_t stream, std::function<void()> work) {
   });
 }
 
+namespace {
+
+// A copy whose sides are at most these: now, or late when one of them is page-locked.
+cudaError_t copy(cudaStream_t stream, const void* a, size_t a_bytes, const void* b, size_t b_bytes,
+                 std::function<void()> work) {
+  if (broken) return state();
+  const bool breaks = GODWIT_FAULT("cuda.copy");
+  if (stream->captured != nullptr || !(is_locked(a, a_bytes) || is_locked(b, b_bytes))) {
+    issue(stream, std::move(work));
+  } else {
+    std::lock_guard lock(stream->mutex);
+    stream->late.push_back(std::move(work));
+    if (breaks) stream->late.push_back([] { broken = true; });
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+void repair_device() {
+  broken = false;
+}
+int64_t kernels_run() {
+  return kernels;
+}
+void set_device_memory(int64_t bytes) {
+  std::lock_guard lock(allocating);
+  device_bytes = bytes;
+}
+void take_device_memory(int64_t bytes) {
+  std::lock_guard lock(allocating);
+  taken_bytes += bytes;
+}
+
 cudaError_t allow_shared(const void* kernel, int bytes) {
   if (bytes > kSharedBytes) return cudaErrorInvalidValue;
   std::lock_guard lock(launching);
@@ -122,6 +203,7 @@ cudaError_t allow_shared(const void* kernel, int bytes) {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
   if (config.gridDim.x == 0 || config.blockDim.x == 0 || config.blockDim.x > kMostThreads)
     return cudaErrorInvalidConfiguration;
+  if (broken) return state();
   {
     std::lock_guard lock(launching);
     const auto asked = allowed_shared.find(kernel);
@@ -224,8 +306,7 @@ void wait_copies_but(int pending) {
 
 }  // namespace godwit::sm90
 
-using godwit::emulation::issue;
-using godwit::emulation::run_all_waiting;
+using namespace godwit::emulation;
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
@@ -237,26 +318,36 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorIllegalAddress:
+      return "an illegal memory access was encountered";
+    case cudaErrorHostMemoryNotRegistered:
+      return "pointer does not correspond to a registered memory region";
   }
   return "unknown";
 }
 const char* cudaGetErrorName(cudaError_t error) {
   return cudaGetErrorString(error);
 }
+cudaError_t cudaGetLastError() {
+  return state();
+}
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (broken) return state();
   *stream = new EmulatedStream;
   return cudaSuccess;
 }
+// Nobody has seen what is still on its way.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   run_all_waiting();
   delete stream;
-  return cudaSuccess;
+  return state();
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (stream->captured != nullptr) return cudaErrorInvalidValue;
   run_all_waiting();
-  return cudaSuccess;
+  stream->catch_up();
+  return state();
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -264,70 +355,112 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidValue;
+  return device == 0 ? state() : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-  *value = attribute == cudaDevAttrMultiProcessorCount ? godwit::emulation::kMultiprocessors : 9;
+  *value = attribute == cudaDevAttrMultiProcessorCount ? kMultiprocessors : 9;
   return cudaSuccess;
 }
 
 cudaError_t cudaMalloc(void** p, size_t bytes) {
+  if (broken) return state();
   *p = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (*p == nullptr) return cudaErrorMemoryAllocation;
   // Tests of 64-bit offsets ask for more than the machine has, and touch little of it.
   constexpr size_t kPoisoned = size_t{256} << 20;
   if (bytes <= kPoisoned) std::memset(*p, 0xff, bytes);
+  std::lock_guard lock(allocating);
+  allocated[*p] = bytes;
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* p) {
   run_all_waiting();
+  {
+    std::lock_guard lock(allocating);
+    allocated.erase(p);
+  }
   std::free(p);
-  return cudaSuccess;
+  return state();
 }
 cudaError_t cudaMallocHost(void** p, size_t bytes) {
-  return cudaMalloc(p, bytes);
+  constexpr size_t kPage = 4096;
+  if (broken) return state();
+  *p = std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage);
+  return *p != nullptr ? cudaHostRegister(*p, bytes, cudaHostRegisterDefault) : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFreeHost(void* p) {
-  return cudaFree(p);
+  const cudaError_t error = p != nullptr ? cudaHostUnregister(p) : cudaSuccess;
+  std::free(p);
+  return error;
+}
+cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
+  if (broken) return state();
+  if (GODWIT_FAULT("cuda.host_register")) return cudaErrorMemoryAllocation;
+  std::lock_guard lock(allocating);
+  return locked.emplace(p, bytes).second ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaHostUnregister(void* p) {
+  std::lock_guard lock(allocating);
+  return locked.erase(p) == 1 ? state() : cudaErrorHostMemoryNotRegistered;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
-  *free_bytes = *total_bytes = size_t{8} << 30;
+  if (broken) return state();
+  std::lock_guard lock(allocating);
+  int64_t used = taken_bytes;
+  for (const auto& [p, bytes] : allocated) used += static_cast<int64_t>(bytes);
+  *total_bytes = static_cast<size_t>(device_bytes);
+  *free_bytes = static_cast<size_t>(std::max<int64_t>(0, device_bytes - used));
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  issue(stream, [=] { std::memmove(to, from, bytes); });
-  return cudaSuccess;
+  return copy(stream, to, bytes, from, bytes, [=] { std::memmove(to, from, bytes); });
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (width > to_pitch || width > from_pitch) return cudaErrorInvalidValue;
+  if (width == 0 || height == 0) return cudaSuccess;
+  const auto extent = [&](size_t pitch) { return (height - 1) * pitch + width; };
+  return copy(stream, to, extent(to_pitch), from, extent(from_pitch), [=] {
+    for (size_t r = 0; r < height; ++r)
+      std::memcpy(static_cast<char*>(to) + r * to_pitch, static_cast<const char*>(from) + r * from_pitch,
+                  width);
+  });
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream) {
+  if (broken) return state();
   issue(stream, [=] { std::memset(p, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  if (broken) return state();
   if (stream->captured != nullptr) return cudaErrorInvalidValue;
   stream->captured = new EmulatedGraph;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = std::exchange(stream->captured, nullptr);
-  return *graph != nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  return *graph != nullptr ? state() : cudaErrorInvalidValue;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned) {
+  if (broken) return state();
   *exec = new EmulatedGraph(*graph);
   return cudaSuccess;
 }
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  return cudaSuccess;
+  return state();
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  if (broken) return state();
+  stream->catch_up();
   for (const auto& work : exec->work) work();
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   delete graph;
-  return cudaSuccess;
+  return state();
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
   delete exec;
-  return cudaSuccess;
+  return state();
 }

@@ -105,7 +105,7 @@ Result<void> CudaOps::prepare(const Dims& dims, const StepLimits& limits) {
                           kMaxIndexQuery));
   GODWIT_TRY(refuse_above("n_routed_experts", dims.experts, kMaxExperts));
   GODWIT_TRY(refuse_above("num_experts_per_tok", dims.experts_topk, dims.experts));
-  static_cast<void>(device_.stream());  // binds this thread to the device
+  device_.bind();
   if (!dense_) {
     GODWIT_ASSIGN(dense_, open_dense_library());
   }

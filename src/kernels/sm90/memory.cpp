@@ -6,6 +6,7 @@
 #include <new>
 
 #include "base/log.h"
+#include "kernels/sm90/staging.h"
 
 namespace godwit::sm90 {
 
@@ -31,12 +32,20 @@ Device::~Device() {
   if (stream_) cudaStreamDestroy(stream_);
 }
 
-cudaStream_t Device::stream() const {
+cudaError_t Device::try_bind() const {
   thread_local int bound = -1;
-  if (bound != device_) {
-    check(cudaSetDevice(device_), "cudaSetDevice");
-    bound = device_;
-  }
+  if (bound == device_) return cudaSuccess;
+  const cudaError_t error = cudaSetDevice(device_);
+  if (error == cudaSuccess) bound = device_;
+  return error;
+}
+
+void Device::bind() const {
+  check(try_bind(), "cudaSetDevice");
+}
+
+cudaStream_t Device::stream() const {
+  bind();
   return stream_;
 }
 
@@ -49,7 +58,7 @@ DeviceMemory::~DeviceMemory() {
 }
 
 void* DeviceMemory::allocate(int64_t bytes) {
-  static_cast<void>(device_.stream());
+  device_.bind();
   void* p = nullptr;
   const cudaError_t error = cudaMalloc(&p, static_cast<size_t>(bytes > 0 ? bytes : 1));
   if (error == cudaErrorMemoryAllocation) throw std::bad_alloc();
@@ -57,18 +66,31 @@ void* DeviceMemory::allocate(int64_t bytes) {
   return p;
 }
 
-// Called by destructors, so a device that has failed is told and no more.
+// Called by destructors, so a device that has failed is told, once, and no more.
 void DeviceMemory::release(void* p) {
-  cudaError_t error = cudaStreamSynchronize(device_.stream());
+  cudaError_t error = device_.try_bind();
+  if (error == cudaSuccess) error = cudaStreamSynchronize(device_.stream());
   if (error == cudaSuccess) error = cudaFree(p);
-  if (error != cudaSuccess) log_error("device memory was not released: {}", cudaGetErrorString(error));
+  if (error != cudaSuccess && !told_.exchange(true))
+    log_error("device memory was not released: {}", cudaGetErrorString(error));
 }
 
 int64_t DeviceMemory::available() const {
-  static_cast<void>(device_.stream());
+  device_.bind();
   size_t free_bytes = 0, total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
   return static_cast<int64_t>(free_bytes);
+}
+
+int64_t DeviceMemory::size() const {
+  device_.bind();
+  size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return static_cast<int64_t>(total_bytes);
+}
+
+std::unique_ptr<kernels::Staging> DeviceMemory::staging(int64_t bytes) {
+  return std::make_unique<DeviceStaging>(device_, bytes);
 }
 
 void DeviceMemory::upload(void* to, const void* from_host, int64_t bytes) {

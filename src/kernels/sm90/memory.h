@@ -18,6 +18,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   cudaStream_t stream() const;
+  void bind() const;  // the calling thread
+  cudaError_t try_bind() const;
   int multiprocessors() const { return multiprocessors_; }
   bool is_hopper() const { return major_ == 9; }  // has warpgroup products (device/warpgroup.cuh)
 
@@ -35,7 +37,6 @@ class DeviceMemory final : public kernels::Memory {
   void* allocate(int64_t bytes) override;
   void release(void* p) override;
   // The source may be reused when it returns: it is pageable memory, which the driver copies aside first.
-  // Several threads may upload at the same time, as loading does.
   void upload(void* to, const void* from_host, int64_t bytes) override;
   // Waits for the stream. What fits goes through pinned memory, as the draws of a step do.
   void download(void* to_host, const void* from, int64_t bytes) override;
@@ -43,6 +44,8 @@ class DeviceMemory final : public kernels::Memory {
   void zero(void* p, int64_t bytes) override;
   bool host_addressable() const override { return false; }
   int64_t available() const override;
+  int64_t size() const override;
+  std::unique_ptr<kernels::Staging> staging(int64_t bytes) override;
   // How often the contents of memory were set from outside the ops.
   int64_t writes() const { return writes_.load(std::memory_order_relaxed); }
 
@@ -50,6 +53,7 @@ class DeviceMemory final : public kernels::Memory {
   const Device& device_;
   void* pinned_ = nullptr;
   std::atomic<int64_t> writes_ = 0;
+  std::atomic<bool> told_ = false;
 };
 
 }  // namespace godwit::sm90

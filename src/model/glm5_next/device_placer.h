@@ -1,6 +1,7 @@
 // DevicePlacer: what was read of a checkpoint goes to a backend's memory.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -8,28 +9,23 @@
 
 namespace godwit::model {
 
-// Uploads from pageable buffers: the driver has copied them aside when upload() returns, so the next read may
-// overwrite them. Several threads upload at once.
+// A staging a thread, so that its next read runs while the copies of the last one are on their way.
 class DevicePlacer final : public Placer {
  public:
-  DevicePlacer(kernels::Memory& memory, int threads)
-      : memory_(memory), buffers_(threads), packed_(static_cast<size_t>(threads)) {}
-
-  std::byte* buffer(int thread) override { return buffers_.buffer(thread); }
-  void place(int thread, const ReadRows& rows, const std::byte* from) override {
-    if (rows.rows > 1) {  // one upload, not one a row
-      Buffer& packed = packed_[static_cast<size_t>(thread)];
-      if (packed.bytes() < rows.bytes()) packed = Buffer(rows.bytes());
-      pack_rows(rows, from, packed.as<std::byte>());
-      from = packed.as<std::byte>();
-    }
-    memory_.upload(rows.to, from, static_cast<int64_t>(rows.bytes()));
+  DevicePlacer(kernels::Memory& memory, int threads) {
+    for (int t = 0; t < threads; ++t) stagings_.push_back(memory.staging(static_cast<int64_t>(kReadBytes)));
   }
 
+  std::byte* buffer(int thread) override { return of(thread).next(); }
+  void place(int thread, const ReadRows& rows, const std::byte* from) override {
+    of(thread).send(rows.to, from, static_cast<int64_t>(rows.row_bytes), static_cast<int64_t>(rows.rows),
+                    static_cast<int64_t>(rows.stride));
+  }
+  void finish(int thread) override { of(thread).finish(); }
+
  private:
-  kernels::Memory& memory_;
-  HostPlacer buffers_;
-  std::vector<Buffer> packed_;
+  kernels::Staging& of(int thread) { return *stagings_[static_cast<size_t>(thread)]; }
+  std::vector<std::unique_ptr<kernels::Staging>> stagings_;
 };
 
 }  // namespace godwit::model

@@ -45,7 +45,7 @@ class Binder {
 
   // Fills the rooms that weight() took on a device: past the mapping and the page cache.
   Result<void> read(const ReadOptions& options) {
-    DevicePlacer placer(out_.arena.memory(), options.threads);
+    DevicePlacer placer(out_.arena.memory(), threads_for(reads_, options));
     GODWIT_ASSIGN(const ReadStatus status, read_direct(checkpoint_, reads_, placer, options));
     log_info("weights   {:.2f} GB of {} shards to the device in {:.1f} s, {:.2f} GB/s",
              static_cast<double>(status.bytes) * 1e-9, status.files, status.seconds,

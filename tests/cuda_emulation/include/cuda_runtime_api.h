@@ -13,9 +13,12 @@ enum cudaError_t {
   cudaErrorInvalidValue,
   cudaErrorMemoryAllocation,
   cudaErrorInvalidConfiguration,
+  cudaErrorIllegalAddress,
+  cudaErrorHostMemoryNotRegistered,
 };
 const char* cudaGetErrorString(cudaError_t error);
 const char* cudaGetErrorName(cudaError_t error);
+cudaError_t cudaGetLastError();
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -38,9 +41,16 @@ cudaError_t cudaMalloc(void** p, size_t bytes);  // poisoned by 0xff, NaN in eve
 cudaError_t cudaFree(void* p);
 cudaError_t cudaMallocHost(void** p, size_t bytes);
 cudaError_t cudaFreeHost(void* p);
+constexpr unsigned cudaHostRegisterDefault = 0;
+cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned flags);
+cudaError_t cudaHostUnregister(void* p);
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes);
+// Copies of page-locked memory are done as late as a stream may: when something waits for it, or other work
+// of the stream follows. Those of other host memory at once, as a driver copies it aside.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t stream);
 
 // A graph is the list of what was issued to its stream while it was captured.

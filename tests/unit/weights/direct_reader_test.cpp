@@ -277,10 +277,45 @@ TEST_F(DirectReaderMidway, StopsWhenAsked) {
   }
 }
 
-TEST_F(DirectReaderMidway, HandsOnWhatThePlacerThrew) {
+TEST_F(DirectReaderMidway, SaysWhatThePlacerThrewAndInWhichFile) {
   AtCall placer(4, 7, [] { throw std::runtime_error("the device is gone"); });
-  EXPECT_THROW(static_cast<void>(read_direct(*checkpoint_, list_, placer, quietly(4))), std::runtime_error);
+  const Result<ReadStatus> read = read_direct(*checkpoint_, list_, placer, quietly(4));
+  ASSERT_FALSE(read.ok());
+  EXPECT_EQ(read.error().code, ErrorCode::device);
+  EXPECT_NE(read.error().message.find("model.safetensors: placing"), std::string::npos)
+      << read.error().message;
+  EXPECT_NE(read.error().message.find("the device is gone"), std::string::npos) << read.error().message;
   EXPECT_LE(placer.calls(), 7 + 4 - 1);
+}
+
+TEST_F(DirectReaderMidway, HandsOnThatMemoryRanOut) {
+  AtCall placer(4, 7, [] { throw std::bad_alloc(); });
+  EXPECT_THROW(static_cast<void>(read_direct(*checkpoint_, list_, placer, quietly(4))), std::bad_alloc);
+}
+
+// Every thread that placed anything waits for it, and one whose wait fails fails the whole.
+TEST_F(DirectReaderMidway, FinishesEveryThread) {
+  struct Finishing final : Placer {
+    std::byte* buffer(int thread) override { return host.buffer(thread); }
+    void place(int thread, const ReadRows& rows, const std::byte* from) override {
+      host.place(thread, rows, from);
+      ++placed[static_cast<size_t>(thread)];
+    }
+    void finish(int thread) override {
+      placed[static_cast<size_t>(thread)] = 0;
+      if (fails) throw std::runtime_error("lost on the way");
+    }
+    HostPlacer host{4};
+    int placed[4] = {};
+    bool fails = false;
+  };
+  Finishing placer;
+  EXPECT_TRUE(read_direct(*checkpoint_, list_, placer, quietly(4)).ok());
+  for (const int left : placer.placed) EXPECT_EQ(left, 0);
+  placer.fails = true;
+  const Result<ReadStatus> read = read_direct(*checkpoint_, list_, placer, quietly(4));
+  ASSERT_FALSE(read.ok());
+  EXPECT_NE(read.error().message.find("lost on the way"), std::string::npos) << read.error().message;
 }
 
 TEST_F(DirectReaderMidway, NoticesAWriteWhileItReads) {
