@@ -6,7 +6,8 @@ build=$1
 out=$build/bundle
 rm -rf "$out"
 mkdir -p "$out/lib"
-programs=("$build/godwit" "$build/tests/ops/test_ops" "$build/tools/quantize_fp8" "$build/bench/cuda_plain")
+programs=("$build/godwit" "$build/tests/ops/test_ops" "$build/tools/quantize_fp8"
+          "$build/tools/synthetic_checkpoint" "$build/bench/cuda_plain")
 for program in "${programs[@]}"; do
   strip -o "$out/$(basename "$program")" "$program"
 done

@@ -2,10 +2,12 @@
 // DIR, in shards of about 1 GB (bench/load.py).
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "base/json.h"
 #include "config/model_config.h"
@@ -48,17 +50,41 @@ std::string noise(size_t bytes) {
   return out;
 }
 
+// `first`: how many tensors the shards before it have.
 Result<void> write_shard(const fs::path& path, const std::vector<SafetensorsEntry>& entries,
-                         std::string_view random, JsonObject& weight_map) {
+                         std::string_view random, size_t first) {
   GODWIT_ASSIGN(SafetensorsWriter writer, SafetensorsWriter::create(path, entries));
   for (const SafetensorsEntry& entry : writer.entries()) {
     // Each tensor begins elsewhere, so that no two are alike.
     const size_t room = (random.size() - entry.bytes) / 4;
-    const size_t begin = weight_map.size() * 7919 % room * 4;
+    const size_t begin = first++ * 7919 % room * 4;
     GODWIT_TRY(writer.write(random.substr(begin, entry.bytes)));
-    weight_map.set(entry.name, path.filename().string());
   }
   return writer.finish();
+}
+
+struct Shard {
+  fs::path path;
+  size_t first = 0;
+  std::vector<SafetensorsEntry> entries;
+};
+
+// A few shards at a time: one thread copies slower than a disk of many GB/s takes.
+Result<void> write_shards(const std::vector<Shard>& shards, std::string_view random) {
+  constexpr size_t kThreads = 4;
+  std::atomic<size_t> next{0};
+  std::vector<Result<void>> written(shards.size());
+  {
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        for (size_t i = next++; i < shards.size(); i = next++)
+          written[i] = write_shard(shards[i].path, shards[i].entries, random, shards[i].first);
+      });
+    }
+  }
+  for (Result<void>& one : written) GODWIT_TRY(std::move(one));
+  return {};
 }
 
 Result<void> write_checkpoint(const fs::path& dir) {
@@ -76,10 +102,13 @@ Result<void> write_checkpoint(const fs::path& dir) {
   if (shards.back().empty()) shards.pop_back();
   const std::string random = noise(largest + (64 << 20));
   JsonObject weight_map;
-  for (size_t i = 0; i < shards.size(); ++i) {
-    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
-    GODWIT_TRY(write_shard(dir / name, shards[i], random, weight_map));
+  std::vector<Shard> files;
+  for (std::vector<SafetensorsEntry>& entries : shards) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", files.size() + 1, shards.size());
+    files.push_back({dir / name, weight_map.size(), std::move(entries)});
+    for (const SafetensorsEntry& entry : files.back().entries) weight_map.set(entry.name, name);
   }
+  GODWIT_TRY(write_shards(files, random));
   std::ofstream index(dir / "model.safetensors.index.json");
   index << dump_json(Json::object({{"weight_map", Json(std::move(weight_map))}}));
   index.close();

@@ -21,9 +21,8 @@ namespace {
 using engine::Ledger;
 using engine::LedgerLine;
 
-// Driver context, loaded modules, graphs, NCCL and the ops' scratch: an estimate until a device has measured
-// it.
-constexpr int64_t kDeviceReserve = int64_t{6} << 30;
+// NCCL and the ops' scratch: an estimate until a device has measured it.
+constexpr int64_t kDeviceReserve = int64_t{9} << 29;
 
 struct Options {
   std::string model;

@@ -1,5 +1,6 @@
 #include "bench/load_bench.h"
 
+#include <chrono>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -98,7 +99,7 @@ Result<void> verify(const Read& read, const std::byte* at, const Place& place) {
 
 }  // namespace
 
-Result<ReadStatus> run_load_bench(const LoadCase& asked) {
+Result<LoadResult> run_load_bench(const LoadCase& asked) {
   GODWIT_ASSIGN(const ModelConfig config, read_model_config(asked.checkpoint));
   GODWIT_ASSIGN(const Checkpoint checkpoint, Checkpoint::open(asked.checkpoint));
   GODWIT_ASSIGN(const std::vector<Read> reads, reads_of_rank(checkpoint, config, asked));
@@ -120,10 +121,13 @@ Result<ReadStatus> run_load_bench(const LoadCase& asked) {
       list.add(*read.tensor, read.slice, to);
       to += bytes_of(read);
     }
+    LoadResult result;
+    const auto start = std::chrono::steady_clock::now();
     const std::unique_ptr<Placer> placer = place.placer(threads_for(list, options));
-    GODWIT_ASSIGN(const ReadStatus status, read_direct(checkpoint, list, *placer, options));
+    result.buffers_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    GODWIT_ASSIGN(result.read, read_direct(checkpoint, list, *placer, options));
     for (size_t i = 0; asked.verify && i < reads.size(); ++i) GODWIT_TRY(verify(reads[i], at[i], place));
-    return status;
+    return result;
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::data_refused, "--checkpoint",
                       "there is no room for the {} bytes that rank {} of {} holds; use a larger --tp", bytes,
@@ -133,7 +137,8 @@ Result<ReadStatus> run_load_bench(const LoadCase& asked) {
   }
 }
 
-Json as_json(const LoadCase& asked, const ReadStatus& status) {
+Json as_json(const LoadCase& asked, const LoadResult& result) {
+  const ReadStatus& status = result.read;
   return Json::object({{"checkpoint", asked.checkpoint.filename().string()},
                        {"tp", asked.tp},
                        {"ep", asked.ep},
@@ -143,6 +148,7 @@ Json as_json(const LoadCase& asked, const ReadStatus& status) {
                        {"threads", static_cast<int64_t>(asked.threads)},
                        {"shards", static_cast<int64_t>(status.files)},
                        {"bytes", static_cast<int64_t>(status.bytes)},
+                       {"buffers_seconds", result.buffers_s},
                        {"seconds", status.seconds},
                        {"bytes_per_second", status.bytes_per_second()}});
 }

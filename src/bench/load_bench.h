@@ -18,10 +18,15 @@ struct LoadCase {
   bool verify = false;         // afterwards every byte is compared with the file's, through the page cache
 };
 
+struct LoadResult {
+  ReadStatus read;
+  double buffers_s = 0;  // to make the threads' buffers, before the first read: locking memory takes time
+};
+
 // Reads what the engine binds (no draft block, no vision tower) into memory that nobody has touched before.
 // data_refused when the checkpoint is, when the share is larger than the memory available, or when a byte
 // differs.
-Result<ReadStatus> run_load_bench(const LoadCase& asked);
-Json as_json(const LoadCase& asked, const ReadStatus& status);
+Result<LoadResult> run_load_bench(const LoadCase& asked);
+Json as_json(const LoadCase& asked, const LoadResult& result);
 
 }  // namespace godwit::bench

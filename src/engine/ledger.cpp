@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/ledger_lines.h"
+#include "model/glm5_next/arena.h"
 #include "model/glm5_next/dims.h"
 
 namespace godwit::engine {
@@ -16,6 +17,8 @@ constexpr int64_t kFewestSnapshots = 16, kMostSnapshots = 4096;
 // Of the memory for prefixes, snapshots get a fifth: a prefix needs both, and a snapshot weighs as much as
 // thousands of tokens of pages.
 constexpr int64_t kSnapshotShare = 5;
+// The plain forms of the tiny model: 133 in 8 layers, the ends included. Fast forms have fewer.
+constexpr int64_t kLaunchesPerLayer = 17;
 
 int64_t round_up(int64_t n, int64_t to) {
   return (n + to - 1) / to * to;
@@ -184,8 +187,23 @@ class Maker {
         cache_index_bytes(m.pages, m.slots, m.snapshots) + copy_queue_bytes(m.pages, m.slots, m.host) +
             cache_index_bytes(m.host.pages, m.host.slots, m.host.snapshots),
         "prefix trees, free lists, copies that wait", false);
+    if (request_.host_apart) add_device_lines();
     add("runtime reserve", request_.reserve,
-        ops_ ? "threads, log, requests in flight" : "driver context, modules, graphs, scratch: an estimate");
+        ops_ ? "threads, log, requests in flight" : "scratch of the ops, NCCL: an estimate", !ops_);
+  }
+
+  // What a GPU holds beside our buffers.
+  void add_device_lines() {
+    // Weights and step arrays each end in a slab that is not full.
+    add("slab ends", 2 * model::kSlabBytes, "of small tensors, at most");
+    const bool known = request_.context_bytes > 0;
+    add("driver context", known ? request_.context_bytes : kDriverContext,
+        known ? "in use when the device was opened" : "driver and kernels: an estimate");
+    add("cuBLASLt", kLibraryBytes, "the library's own: an estimate");
+    const auto recordings = static_cast<int64_t>(model::recorded_rows(out_.model.limits).size());
+    const int64_t launches = static_cast<int64_t>(text_.layers.size()) * kLaunchesPerLayer;
+    add("recorded steps", recordings * launches * kGraphNodeBytes,
+        fmt::format("{} of about {} launches of {} B: an estimate", recordings, launches, kGraphNodeBytes));
   }
 
   const LedgerModel& model_;
@@ -275,6 +293,22 @@ std::vector<std::string> remedies(const LedgerModel& model, const LedgerRequest&
     }
   }
   return out;
+}
+
+std::string broken_promise(const Ledger& ledger, int64_t free_before, int64_t free_after) {
+  constexpr int64_t kTolerance = 50;  // one part in so many
+  const int64_t promised = ledger.total() - ledger.bytes_of("driver context");
+  const int64_t taken = free_before - free_after;
+  const int64_t over = taken - promised;
+  if (over <= promised / kTolerance) return {};
+  return fmt::format(
+      "the ledger promised that {} of the device would be free, and {} are: loading and recording took {} "
+      "where {} "
+      "are priced. Something else uses the device, or a line of the ledger is too small. Nothing more is "
+      "allocated, "
+      "but a start with less to spare would fail: give --gpu-memory {} less",
+      readable_bytes(free_before - promised), readable_bytes(free_after), readable_bytes(taken),
+      readable_bytes(promised), readable_bytes(over));
 }
 
 std::string readable_bytes(int64_t bytes) {

@@ -92,6 +92,10 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   options_.kv = request.kv;
   request.host_apart = on_device;
   request.memory = on_device ? options.device_memory : 0;
+  const kernels::Memory& memory = ops_->memory();
+  const int64_t free_before = memory.available();
+  // What others have of a shared device is not ours to count.
+  if (on_device) request.context_bytes = std::clamp<int64_t>(memory.size() - free_before, 0, kDriverContext);
   GODWIT_ASSIGN(const Ledger ledger, make_ledger(priced, request, ops_.get()));
   if (ledger.shortfall > 0)
     return make_error(ErrorCode::data_refused, "--gpu-memory",
@@ -99,8 +103,9 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
                       "takes how much",
                       readable_bytes(request.memory), readable_bytes(ledger.shortfall),
                       ledger.schedule.context);
-  GODWIT_TRY(fits(ledger.total(), on_device ? ops_->memory().available() : available_memory(),
-                  on_device ? "on the device" : "in memory"));
+  GODWIT_TRY(on_device
+                 ? fits(ledger.total() - ledger.bytes_of("driver context"), free_before, "on the device")
+                 : fits(ledger.total(), available_memory(), "in memory"));
   if (on_device) GODWIT_TRY(fits(ledger.host_total(), available_memory(), "in host memory"));
   for (const Adjustment& a : ledger.adjustments)
     log_warn("--{} {} was asked for, {} is in force: {}", a.setting, a.requested, a.effective, a.reason);
@@ -124,10 +129,17 @@ Result<void> Engine::load(const EngineOptions& options, const std::vector<bool>&
   has_token_.resize(static_cast<size_t>(text.vocab_size));
   model_->set_vocabulary(has_token, stop_ids);
   if (on_device) {
-    const int64_t before = ops_->memory().available();
+    const int64_t before = memory.available();
     model_->record_steps();
-    log_info("recorded {} decode steps, {} of device memory", model_->recorded_steps(),
-             readable_bytes(before - ops_->memory().available()));
+    const int64_t free_after = memory.available();
+    log_info(
+        "recorded {} decode steps, {} of device memory with what a first slice loads ({} priced); {} are "
+        "free",
+        model_->recorded_steps(), readable_bytes(before - free_after),
+        readable_bytes(ledger.bytes_of("recorded steps") + ledger.bytes_of("cuBLASLt")),
+        readable_bytes(free_after));
+    const std::string broken = broken_promise(ledger, free_before, free_after);
+    if (!broken.empty()) log_warn("{}", broken);
   }
   const model::StateLayout& layout = model_->layout();
   cache_ = std::make_unique<cache::Cache>(

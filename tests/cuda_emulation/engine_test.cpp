@@ -84,11 +84,39 @@ TEST_F(CudaEngine, AnswersAsTheCpuBackendDoes) {
   EXPECT_EQ(answers[0], answers[1]);
 }
 
+// Memory of the device against the ledger: what cannot fit is refused before anything is placed, and what
+// somebody else takes meanwhile is told. (That the two agree otherwise is part of the test below.)
+TEST_F(CudaEngine, TellsWhenTheDeviceHoldsMoreThanTheLedgerSays) {
+  EngineOptions o = options("cuda", DType::bf16);
+  emulation::set_device_memory(int64_t{300} << 20);
+  const auto refused = Engine::start(o, std::vector<bool>(352, true));
+  emulation::set_device_memory(int64_t{8} << 30);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("available on the device"), std::string::npos)
+      << refused.error().message;
+
+  int64_t taken = 0;
+  o.progress = [&](double, std::string_view what) {  // weights are read once the device was looked at
+    if (taken == 0 && what.starts_with("reading weights"))
+      emulation::take_device_memory(taken = int64_t{1} << 30);
+  };
+  ::testing::internal::CaptureStdout();
+  const bool started = start(o) != nullptr;
+  const std::string log = ::testing::internal::GetCapturedStdout();
+  emulation::take_device_memory(-taken);
+  EXPECT_TRUE(started);
+  EXPECT_NE(log.find("the ledger promised"), std::string::npos) << log;
+}
+
 // An error of the device after start (design §6): wherever in a step a kernel breaks it, whether its launch
 // was replayed or not.
 TEST_F(CudaEngine, AKernelThatFailsEndsTheEngineWithADumpAndEveryStreamWithAnError) {
+  ::testing::internal::CaptureStdout();
   const auto engine = start(options("cuda", DType::bf16));
+  const std::string log = ::testing::internal::GetCapturedStdout();
   ASSERT_TRUE(engine);
+  EXPECT_NE(log.find("recorded 3 decode steps"), std::string::npos) << log;
+  EXPECT_EQ(log.find("the ledger promised"), std::string::npos) << log;
   std::vector<std::unique_ptr<Reader>> readers;
   for (int32_t i = 0; i < 3; ++i) {  // two decode, one waits to be prefilled
     readers.push_back(std::make_unique<Reader>());

@@ -1,6 +1,7 @@
 """A served engine that dies: readiness, streams, exit code, the dump, and that `godwit replay-step` runs it again.
 
-Usage: serve_death.py BINARY MODEL_DIR. Needs a build with fault points. Standard library only.
+Usage: serve_death.py BINARY MODEL_DIR [cuda]. Needs a build with fault points; with `cuda` one whose CUDA backend runs without a
+GPU (tests/cuda_emulation), and then a kernel is what fails. Standard library only.
 """
 
 import json
@@ -25,7 +26,9 @@ def post(body):
             .encode() + data)
 
 
-class Death(unittest.TestCase):
+class Served(unittest.TestCase):
+    tokens = 5000  # of a stream: more than it lives to give
+
     def start(self, fault, *flags):
         self.dumps = self.enterContext(tempfile.TemporaryDirectory())
         self.process = subprocess.Popen(
@@ -44,25 +47,25 @@ class Death(unittest.TestCase):
         self.reader.start()
 
     def ask(self, text):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=300) as connection:
             connection.sendall(text)
             received = b""
             while piece := connection.recv(65536):
                 received += piece
             return received
 
-    def streams_until_death(self, count):
+    def streams_until_death(self, count, patience=60):
         answers = [b""] * count
 
         def run(i):
             answers[i] = self.ask(post({"prompt": "The old mill " * (i + 1), "stream": True, "ignore_eos": True,
-                                        "max_tokens": 5000, "temperature": i % 2, "seed": i}))
+                                        "max_tokens": self.tokens, "temperature": i % 2, "seed": i}))
 
         threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(patience)
         for answer in answers:
             self.assertIn(b'data: {"error"', answer[-1000:])
             self.assertIn(b"data: [DONE]", answer[-100:])
@@ -80,6 +83,8 @@ class Death(unittest.TestCase):
         self.assertIn("draws", replay.stdout)
         self.assertNotIn("note: dumped by", replay.stdout)
 
+
+class Death(Served):
     def test_a_step_that_throws_ends_the_server_with_exit_1_and_a_dump(self):
         self.start("engine.step:60")
         self.streams_until_death(4)
@@ -100,5 +105,25 @@ class Death(unittest.TestCase):
         self.assertIn(b" 200 ", good[:20])
 
 
+class DeviceDeath(Served):
+    tokens = 200
+
+    def readiness(self):
+        try:
+            return self.ask(b"GET /readyz HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n").split()[1]
+        except OSError:  # the process has gone
+            return b"gone"
+
+    def test_a_kernel_that_fails_ends_the_server_with_exit_1_and_a_dump(self):
+        # The start runs one slice, less than 300 kernels; a step has more than 100.
+        self.start("cuda.kernel:500", "--device", "cuda", "--context", "256", "--max-sequences", "2",
+                   "--prefill-tokens", "64", "--host-cache", "0")
+        self.assertEqual(self.readiness(), b"200")
+        self.streams_until_death(2, patience=300)
+        self.assertIn(self.readiness(), (b"503", b"gone"))
+        self.assertRegex("".join(self.log), r"engine failed: CUDA failed in .*illegal memory access")
+        self.check_dump()
+
+
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0], "-v"])
+    unittest.main(argv=[sys.argv[0], "-v"], defaultTest="DeviceDeath" if sys.argv[3:] == ["cuda"] else "Death")

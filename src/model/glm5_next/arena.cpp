@@ -7,7 +7,6 @@ namespace godwit::model {
 namespace {
 
 constexpr int64_t kAlign = 256;
-constexpr int64_t kSlab = int64_t{32} << 20;  // a device allocation costs far more than a small tensor
 
 }  // namespace
 
@@ -17,18 +16,23 @@ Arena::~Arena() {
 
 std::byte* Arena::take(int64_t bytes) {
   bytes = (std::max<int64_t>(bytes, 1) + kAlign - 1) / kAlign * kAlign;
-  if (in_place() || bytes > kSlab / 2) {
+  if (in_place() || bytes > kSlabBytes / 2) {
     owned_.push_back(memory_.allocate(bytes));
     return static_cast<std::byte*>(owned_.back());
   }
-  if (bytes > slab_bytes_) {
-    owned_.push_back(memory_.allocate(kSlab));
-    slab_ = static_cast<std::byte*>(owned_.back());
-    slab_bytes_ = kSlab;
+  // The smallest rest that holds it, so that block scales fill what matrices of a slab's fraction leave:
+  // experts in slabs of their own would waste a sixteenth of all memory.
+  Rest* best = nullptr;
+  for (Rest& rest : rests_)
+    if (rest.bytes >= bytes && (!best || rest.bytes < best->bytes)) best = &rest;
+  if (!best) {
+    owned_.push_back(memory_.allocate(kSlabBytes));
+    best = &rests_.emplace_back(Rest{static_cast<std::byte*>(owned_.back()), kSlabBytes});
   }
-  std::byte* p = slab_;
-  slab_ += bytes;
-  slab_bytes_ -= bytes;
+  std::byte* p = best->at;
+  best->at += bytes;
+  best->bytes -= bytes;
+  if (best->bytes == 0) rests_.erase(rests_.begin() + (best - rests_.data()));
   return p;
 }
 

@@ -9,6 +9,9 @@
 
 namespace godwit::model {
 
+// Small tensors share device allocations of this size: one each costs far more than a small tensor.
+constexpr int64_t kSlabBytes = int64_t{32} << 20;
+
 class Arena {
  public:
   explicit Arena(kernels::Memory& memory) : memory_(memory) {}
@@ -38,10 +41,13 @@ class Arena {
   Weight room_for(const Weight& host);
 
  private:
+  struct Rest {  // of a slab
+    std::byte* at = nullptr;
+    int64_t bytes = 0;
+  };
   kernels::Memory& memory_;
   std::vector<void*> owned_;
-  std::byte* slab_ = nullptr;  // the rest of the newest one
-  int64_t slab_bytes_ = 0;
+  std::vector<Rest> rests_;
 };
 
 }  // namespace godwit::model

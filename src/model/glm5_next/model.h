@@ -37,6 +37,9 @@ struct ModelBytes {
 ModelBytes price(const TextConfig& text, const ShardPlan& plan, const ModelOptions& options,
                  const kernels::Ops& ops);
 
+// The numbers of rows that record_steps() records a step for, ascending.
+std::vector<int64_t> recorded_rows(const kernels::StepLimits& limits);
+
 // Looks into a forward pass: goldens and `debug` only. Views hold the rows of the step, in host memory and
 // for the call only.
 class Observer {

@@ -13,15 +13,21 @@ int64_t next_size(int64_t rows) {
 
 }  // namespace
 
+std::vector<int64_t> recorded_rows(const kernels::StepLimits& limits) {
+  const int64_t most = std::min(limits.sequences, limits.sampled_rows);
+  std::vector<int64_t> out;
+  for (int64_t rows = 1; rows < most; rows = next_size(rows)) out.push_back(rows);
+  if (most > 0) out.push_back(most);
+  return out;
+}
+
 void Model::record_steps() {
   recordings_.clear();
-  const int64_t most = std::min(options_.limits.sequences, options_.limits.sampled_rows);
-  for (int64_t rows = 1; rows <= most;) {
+  for (const int64_t rows : recorded_rows(options_.limits)) {
     begin({}, rows);
     std::unique_ptr<kernels::Recording> steps = ops_.record([this] { compute(); });
     if (!steps) return;
     recordings_.push_back({rows, std::move(steps)});
-    rows = rows == most ? most + 1 : std::min(next_size(rows), most);
   }
   run_slice();
 }

@@ -33,7 +33,7 @@ LedgerRequest device(int64_t gpus, DType kv = DType::bf16, int64_t draft = 5) {
   r.draft = draft;
   r.vision = true;
   r.host_apart = true;
-  r.reserve = 6 * kGiB;
+  r.reserve = 9 * kGiB / 2;
   return r;
 }
 
@@ -178,6 +178,48 @@ TEST(Ledger, ANarrowerCacheIsARemedyWhereTheBackendHoldsIt) {
   r.kv = DType::bf16;
   EXPECT_THAT(remedies(model, r, cpu.get()), ::testing::Contains("--kv fp8"));
   EXPECT_THAT(remedies(model, r, nullptr), ::testing::Not(::testing::Contains("--kv fp8")));
+}
+
+// What a GPU takes beside our buffers has lines of its own, and nothing of it is priced on a CPU.
+TEST(Ledger, PricesWhatTheLibrariesOfADeviceTake) {
+  const LedgerModel model = real();
+  LedgerRequest r = device(4);
+  Ledger l = make(model, r);
+  EXPECT_EQ(l.bytes_of("driver context"), kDriverContext);
+  EXPECT_EQ(l.bytes_of("cuBLASLt"), kLibraryBytes);
+  const auto recordings = static_cast<int64_t>(model::recorded_rows(l.model.limits).size());
+  EXPECT_EQ(model::recorded_rows(l.model.limits).back(), 64);
+  EXPECT_EQ(recordings, 16);
+  EXPECT_EQ(l.bytes_of("recorded steps"), recordings * 45 * 17 * kGraphNodeBytes);
+  for (const LedgerLine& line : l.lines) {
+    const bool guessed =
+        line.name == "cuBLASLt" || line.name == "recorded steps" || line.name == "driver context";
+    EXPECT_EQ(line.detail.find("an estimate") != std::string::npos, guessed || line.name == "runtime reserve")
+        << line.name;
+  }
+  r.context_bytes = 700 << 20;
+  l = make(model, r);
+  EXPECT_EQ(l.bytes_of("driver context"), 700 << 20);
+  const auto cpu = kernels::make_cpu_ops(1);
+  const auto on_cpu = make_ledger(model, LedgerRequest(), cpu.get());
+  ASSERT_TRUE(on_cpu.ok());
+  for (const char* line : {"driver context", "cuBLASLt", "recorded steps", "slab ends"})
+    EXPECT_EQ(on_cpu->bytes_of(line), 0) << line;
+}
+
+TEST(Ledger, ADeviceThatHoldsMoreThanPricedIsReportedInWords) {
+  Ledger l;
+  l.lines = {{"weights", 90 * kGiB, "", true},
+             {"step buffers", 9 * kGiB, "", false},
+             {"cuBLASLt", 10 * kGiB, "", true},
+             {"driver context", kGiB, "", true}};
+  EXPECT_EQ(broken_promise(l, 140 * kGiB, 40 * kGiB), "");
+  EXPECT_EQ(broken_promise(l, 140 * kGiB, 50 * kGiB), "");
+  EXPECT_EQ(broken_promise(l, 140 * kGiB, 38 * kGiB), "") << "2 %";
+  const std::string words = broken_promise(l, 140 * kGiB, 35 * kGiB);
+  for (const char* part : {"40.00 GiB of the device would be free, and 35.00 GiB are",
+                           "took 105.00 GiB where 100.00", "--gpu-memory 5.00 GiB less"})
+    EXPECT_NE(words.find(part), std::string::npos) << words;
 }
 
 class PlacedLedger : public ::testing::TestWithParam<std::tuple<std::string, DType>> {};
