@@ -49,6 +49,22 @@ TEST(Arena, SharesAllocationsAndGivesThemBack) {
   EXPECT_EQ(memory.allocations(), 0u);
 }
 
+// Experts of the released model in a slab's fractions, each with block scales behind it: nothing is left open
+// but the ends of two slabs.
+TEST(Arena, FillsItsSlabs) {
+  FarMemory memory;
+  Arena arena(memory);
+  int64_t taken = 0;
+  for (const int64_t matrix : {kSlabBytes / 16, kSlabBytes / 4, kSlabBytes / 16}) {
+    for (int i = 0; i < 40; ++i) {
+      arena.take(matrix);
+      arena.take(512);
+      taken += matrix + 512;
+    }
+  }
+  EXPECT_LE(static_cast<int64_t>(memory.allocations()), taken / kSlabBytes + 2);
+}
+
 schedule::StepPlan plan_of_two() {
   schedule::StepPlan plan;
   plan.decode_sequences = 1;
