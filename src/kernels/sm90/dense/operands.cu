@@ -1,8 +1,8 @@
 // What cuBLASLt reads in front of the prefill family's products, and where it writes rows that are no whole
 // multiple of kDenseRows.
-#include "kernels/quantize.h"
 #include "kernels/sm90/dense/operands.h"
 #include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/linear/quantize.cuh"
 
 namespace godwit::sm90 {
 namespace {
@@ -71,24 +71,14 @@ __global__ void __launch_bounds__(kThreads)
   if (group >= groups) return;
   float4 v{0, 0, 0, 0};
   if (row < rows) v = from(row, group * kFp8Block + 4 * lane);
-  bool has_nan = isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w);
-  float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-  for (int offset = 16; offset > 0; offset /= 2) {
-    largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-  }
-  has_nan = __any_sync(0xffffffffu, has_nan);
-  const float scale = has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
-  const auto code = [scale](float value) {
-    return scale == 0 ? 0u
-                      : uint32_t{__nv_cvt_float_to_fp8(__fdiv_rn(value, scale), __NV_SATFINITE, __NV_E4M3)};
-  };
+  const EncodedFour encoded = encode_group(v);
   reinterpret_cast<uint32_t*>(to.codes + int64_t{row} * groups * kFp8Block)[group * (kFp8Block / 4) + lane] =
-      code(v.x) | code(v.y) << 8 | code(v.z) << 16 | code(v.w) << 24;
+      encoded.codes;
   if (lane != 0) return;
   if (row < whole) {
-    to.scales[int64_t{group} * whole + row] = scale;
+    to.scales[int64_t{group} * whole + row] = encoded.scale;
   } else {
-    to.rest_scales[group * kDenseRows + (row - whole)] = scale;
+    to.rest_scales[group * kDenseRows + (row - whole)] = encoded.scale;
   }
 }
 

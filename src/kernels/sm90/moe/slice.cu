@@ -4,8 +4,8 @@
 // only.
 #include <algorithm>
 
-#include "kernels/quantize.h"
 #include "kernels/sm90/device/warpgroup.cuh"
+#include "kernels/sm90/linear/quantize.cuh"
 #include "kernels/sm90/moe/groups.cuh"
 #include "kernels/sm90/moe/moe.h"
 
@@ -247,19 +247,9 @@ __global__ void __launch_bounds__(kRowThreads)
   for (uint32_t task = blockIdx.x * kRowWarps + threadIdx.x / 32; task < all; task += gridDim.x * kRowWarps) {
     const uint32_t row = task / per_row, group = task - row * per_row;
     const float4 v = reinterpret_cast<const float4*>(x(row) + group * kBlock)[lane];
-    bool has_nan = isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w);
-    float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
-    for (int offset = 16; offset > 0; offset /= 2)
-      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
-    has_nan = __any_sync(0xffffffffu, has_nan);
-    const float scale = has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
-    const auto code = [scale](float value) {
-      return scale == 0 ? 0u
-                        : uint32_t{__nv_cvt_float_to_fp8(__fdiv_rn(value, scale), __NV_SATFINITE, __NV_E4M3)};
-    };
-    reinterpret_cast<uint32_t*>(to.codes + int64_t{row} * to.padded + group * kBlock)[lane] =
-        code(v.x) | code(v.y) << 8 | code(v.z) << 16 | code(v.w) << 24;
-    if (lane == 0) to.scales[int64_t{row} * per_row + group] = scale;
+    const EncodedFour encoded = encode_group(v);
+    reinterpret_cast<uint32_t*>(to.codes + int64_t{row} * to.padded + group * kBlock)[lane] = encoded.codes;
+    if (lane == 0) to.scales[int64_t{row} * per_row + group] = encoded.scale;
   }
 }
 
