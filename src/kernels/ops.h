@@ -110,6 +110,7 @@ class Ops {
   virtual void latent_write(const StepView& step, const LatentWrite& a) = 0;
   virtual void index_write(const StepView& step, const IndexWrite& a) = 0;
   virtual void index_select(const StepView& step, const IndexSelect& a) = 0;
+  virtual void index_reuse(const StepView& step, const IndexReuse& a) = 0;
   virtual void mla_attend(const StepView& step, const MlaAttend& a) = 0;
 
   virtual void route(const Route& a) = 0;

@@ -63,7 +63,7 @@ struct Dims {
   int64_t index_heads = 0;   // Hi
   int64_t index_dim = 0;     // di
   int64_t index_pool = 0;    // P, tokens a pool
-  int64_t index_topk = 0;    // tokens chosen, a multiple of P
+  int64_t index_topk = 0;    // tokens chosen, a multiple of P; for prepare() and scratch(): tokens of a list
   int64_t experts = 0;       // E of the whole model
   int64_t experts_topk = 0;  // k
   int64_t expert_inner = 0;  // I of one routed expert on this rank

@@ -237,6 +237,45 @@ TEST_P(Backends, IndexSelectAroundPowersOfTwoPools) {
   }
 }
 
+// Lists of other rows, with the pools that were completed since (trap T38).
+TEST_P(EveryBackend, IndexReuseAddsWhatWasCompletedSince) {
+  for (const int32_t pool : {1, 4, 16}) {
+    Side side(backend(GetParam()));
+    constexpr int32_t kListed = 5, kRoom = 14;
+    const std::vector<int32_t> pages = page_run(0, 4);
+    std::vector<SequenceSpec> specs;
+    for (const int64_t position : {0, 2, 3, 4, 63, 64, 130})
+      specs.push_back({RowKind::draft, position, 1, 1, 0, pages});
+    const Step step(side, specs);
+    Matrix lists(9, kListed), counts(9, 1);
+    for (int64_t r = 0; r < lists.rows; ++r) {
+      counts.at(r, 0) = static_cast<float>(r % (kListed + 1));
+      for (int64_t i = 0; i < kListed; ++i)
+        lists.at(r, i) = static_cast<float>(i < r % (kListed + 1) ? 100 * r + i : -1);
+    }
+    const View from = side.input(lists, DType::i32, 2), count = side.input(counts, DType::i32);
+    const std::vector<int32_t> picked = {8, 3, 3, 0, 5, 7, 1};
+    const int32_t* const rows = side.ints(picked);
+    for (const int32_t ahead : {0, 1, 2, 4, 5})
+      for (const bool maps : {false, true}) {
+        const View out = side.output(step.view.rows, kRoom, DType::i32, 3);
+        const View listed = side.output(step.view.rows, 1, DType::i32);
+        side.ops.index_reuse(step.view, {from, count, maps ? rows : nullptr, ahead, pool, out, listed});
+        const Matrix got = side.read(out), got_count = side.read(listed);
+        step.each_row([&](int64_t row, const SequenceSpec&, int64_t position) {
+          const int64_t source = maps ? picked[static_cast<size_t>(row)] : row;
+          std::vector<float> expected;
+          for (int64_t i = 0; i < counts.at(source, 0); ++i) expected.push_back(lists.at(source, i));
+          for (int64_t t = std::max<int64_t>(0, position - ahead + 1); ahead > 0 && t <= position; ++t)
+            if ((t + 1) % pool == 0) expected.push_back(static_cast<float>(t / pool));
+          EXPECT_EQ(got_count.at(row, 0), static_cast<float>(expected.size())) << "row " << row;
+          expected.resize(kRoom, -1);
+          EXPECT_EQ(pick(got, {row}).v, expected) << "row " << row << " ahead " << ahead << " pool " << pool;
+        });
+      }
+  }
+}
+
 TEST_P(EveryBackend, IndexSelectBreaksTiesToTheLowerPool) {
   Side s(backend(GetParam()));
   for (const auto& [levels, dtype] : {std::pair(1, DType::f32),

@@ -1,5 +1,6 @@
 // What a DSA layer stores: latents, the index ring and pools as their last token arrives (glm5_next spec
 // §9.1, §10.2), and the projections before it.
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/cpu/cpu_ops.h"
@@ -81,6 +82,24 @@ void CpuOps::index_write(const StepView& step, const kernels::IndexWrite& a) {
       HWY_DYNAMIC_DISPATCH(pool_keys)(entries, a.ape, a.pool, dim, pooled);
       kernels::store_key(pages.key(a.cache, pools_per_page, p, dim), a.cache.pooled_dtype, pooled, dim);
     }
+  }
+}
+
+void CpuOps::index_reuse(const StepView& step, const kernels::IndexReuse& a) {
+  for (int64_t r = 0; r < a.out_pools.rows; ++r) {
+    const int64_t from = a.rows ? a.rows[r] : r;
+    int64_t count = *a.count.row<int32_t>(from);
+    int32_t* const out = a.out_pools.row<int32_t>(r);
+    std::memcpy(out, a.pools.row<int32_t>(from), static_cast<size_t>(count) * sizeof(int32_t));
+    if (a.ahead > 0) {
+      const kernels::Sequence& s = step.sequence[step.row_sequence[r]];
+      const int64_t end = s.first + r - s.row + 1;
+      const int64_t first = std::max<int64_t>(end - a.ahead, 0) / a.pool;
+      GODWIT_ASSERT(count + end / a.pool - first <= a.out_pools.cols);
+      for (int64_t p = first; p < end / a.pool; ++p) out[count++] = static_cast<int32_t>(p);
+    }
+    std::fill(out + count, out + a.out_pools.cols, -1);
+    *a.out_count.row<int32_t>(r) = static_cast<int32_t>(count);
   }
 }
 

@@ -70,12 +70,26 @@ struct IndexSelect {
   View count;         // [T, 1] i32
 };
 
+// Lists for rows that reuse what another row selected (spec §13.5): out row r is the list of row `rows[r]`,
+// then every pool that was completed after it, so that with the tail all newer tokens are attended to. Row r
+// of the step lies `ahead` positions behind the row whose list it takes; ahead = 0 copies lists, and the step
+// does not matter.
+struct IndexReuse {
+  View pools;                     // [*, topk / P] i32
+  View count;                     // [*, 1] i32
+  const int32_t* rows = nullptr;  // [R]; null: row r takes list r
+  int32_t ahead = 0;
+  int32_t pool = 0;  // P
+  View out_pools;    // [R, topk / P or more] i32, the rest -1; must have room for what is added
+  View out_count;    // [R, 1] i32; neither may be its source
+};
+
 // l[t, h] = sum_j p_j c_j, p = softmax_j(scale q_h . c_j) over the tokens of the selected pools in ascending
 // order, then the tail P floor((t + 1) / P) … t (spec §9.2, §10.4). Never scores a position > t.
 struct MlaAttend {
   View query;  // [T, H * L] absorbed queries
   DsaCache cache;
-  View pools;         // [T, topk / P] i32
+  View pools;         // [T, topk / P] i32; wider after index_reuse
   View count;         // [T, 1] i32
   int32_t pool = 0;   // P
   int64_t heads = 0;  // H

@@ -137,6 +137,23 @@ void ReferenceOps::index_select(const StepView& step, const IndexSelect& a) {
   }
 }
 
+void ReferenceOps::index_reuse(const StepView& step, const IndexReuse& a) {
+  for (int64_t r = 0; r < a.out_pools.rows; ++r) {
+    const int64_t from = a.rows ? a.rows[r] : r;
+    const int32_t* list = a.pools.row<int32_t>(from);
+    std::vector<int32_t> out(list, list + *a.count.row<int32_t>(from));
+    if (a.ahead > 0) {
+      const int64_t end = position_of(step, r) + 1;
+      for (int64_t p = std::max<int64_t>(end - a.ahead, 0) / a.pool; p < end / a.pool; ++p)
+        out.push_back(static_cast<int32_t>(p));
+    }
+    const auto count = static_cast<int64_t>(out.size());
+    GODWIT_ASSERT(count <= a.out_pools.cols);
+    for (int64_t i = 0; i < a.out_pools.cols; ++i) a.out_pools.row<int32_t>(r)[i] = i < count ? out[i] : -1;
+    *a.out_count.row<int32_t>(r) = static_cast<int32_t>(count);
+  }
+}
+
 void ReferenceOps::mla_attend(const StepView& step, const MlaAttend& a) {
   const int64_t width = a.query.cols / a.heads;
   for (int64_t t = 0; t < step.rows; ++t) {

@@ -38,6 +38,7 @@ class ReferenceOps final : public Ops {
   void latent_write(const StepView& step, const LatentWrite& a) override;
   void index_write(const StepView& step, const IndexWrite& a) override;
   void index_select(const StepView& step, const IndexSelect& a) override;
+  void index_reuse(const StepView& step, const IndexReuse& a) override;
   void mla_attend(const StepView& step, const MlaAttend& a) override;
 
   void route(const Route& a) override;

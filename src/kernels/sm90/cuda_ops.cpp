@@ -252,6 +252,9 @@ void CudaOps::index_select(const StepView& step, const kernels::IndexSelect& a) 
                                    device_.multiprocessors()) <= select_.bytes);
   slice_select(device_.stream(), step, a, select_.base, device_.multiprocessors());
 }
+void CudaOps::index_reuse(const StepView& step, const kernels::IndexReuse& a) {
+  sm90::index_reuse(device_.stream(), step, a);
+}
 void CudaOps::mla_attend(const StepView& step, const kernels::MlaAttend& a) {
   if (!fits_split_attend(a)) return sm90::mla_attend(device_.stream(), step, a);
   if (step.decode_rows > 0) {

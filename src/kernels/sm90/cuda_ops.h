@@ -65,6 +65,7 @@ class CudaOps final : public kernels::Ops {
   void latent_write(const StepView& step, const kernels::LatentWrite& a) override;
   void index_write(const StepView& step, const kernels::IndexWrite& a) override;
   void index_select(const StepView& step, const kernels::IndexSelect& a) override;
+  void index_reuse(const StepView& step, const kernels::IndexReuse& a) override;
   void mla_attend(const StepView& step, const kernels::MlaAttend& a) override;
 
   void route(const kernels::Route& a) override;

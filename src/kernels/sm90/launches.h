@@ -103,6 +103,7 @@ constexpr int64_t kMaxSelectedPools = 2048;   // topk / P: candidates are sorted
 constexpr int64_t kMaxIndexQuery = 16384;     // (Hi rounded up to 8) * di: a row's queries, there too
 constexpr int64_t kMaxSelectedTokens = 8192;  // topk: a row's attention scores, there too
 void index_select(cudaStream_t stream, const StepView& step, const kernels::IndexSelect& a);
+void index_reuse(cudaStream_t stream, const StepView& step, const kernels::IndexReuse& a);
 void mla_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a);
 
 // Forms for bf16 and fp8 caches; scratch as priced below, for `rows` rows at once, more rows take turns.
