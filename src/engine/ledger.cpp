@@ -172,12 +172,13 @@ class Maker {
     add("host snapshots", m.host.snapshots * l.committed_bytes,
         each(m.host.snapshots, l.committed_bytes, "snapshots"), false);
     add("host slots", m.host.slots * l.slot_bytes, each(m.host.slots, l.slot_bytes, "slots"), false);
-    add("token history", m.slots * (dims_.vocab + 1) * 4, each(m.slots, (dims_.vocab + 1) * 4, "slots"));
+    const int64_t tokens = model::token_bytes(dims_, m.limits);
+    add("token history", m.slots * tokens, each(m.slots, tokens, "slots"));
     const DType activations = ops_ ? ops_->activations(dims_) : DType::f32;
     add("activations", model::plan_workspace(dims_, text_.q_lora_rank, m.limits, activations, nullptr).bytes,
         fmt::format("{} rows a step", m.limits.rows));
     if (ops_)
-      for (const kernels::ScratchEntry& e : ops_->scratch(dims_, m.limits))
+      for (const kernels::ScratchEntry& e : ops_->scratch(model::op_dims(dims_, m.limits), m.limits))
         add(fmt::format("scratch {}", e.op), e.bytes, "shared by all ops, sized by this one");
     add("step buffers", step_buffer_bytes(out_.schedule, m.limits, dims_.vocab),
         "plan, draws, masks, the last steps", false);

@@ -16,6 +16,10 @@ Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOpt
 // Ids replayed as forced rows, several a step, give the logits of decoding them one by one.
 Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOptions& options);
 
+// Drafts depend neither on company, nor on how a prompt was cut, nor on what a verify computed beside the
+// tokens that were kept.
+Result<Report> gate_drafted(const std::filesystem::path& model_dir, const RigOptions& options);
+
 // The caches of `options.cache` are read and written: they change the logits of f32 caches, a little.
 Result<void> check_cache_is_used(const std::filesystem::path& model_dir, const RigOptions& options,
                                  Report& report);

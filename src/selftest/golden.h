@@ -19,6 +19,12 @@ enum class GoldenKind {
 Result<Report> run_golden(const std::filesystem::path& model_dir, const std::filesystem::path& data_dir,
                           std::string_view name, GoldenKind kind, const RigOptions& options);
 
+// The drafts of the NextN block behind each prompt: ids, logits of the first, hidden rows where the data
+// holds them. float32 also shows that three mutants of the draft layer are noticed.
+Result<Report> run_golden_drafts(const std::filesystem::path& model_dir,
+                                 const std::filesystem::path& data_dir, std::string_view name,
+                                 GoldenKind kind, const RigOptions& options);
+
 // FP8 weights read as scale * e4m3 equal the rows the reference dequantised, exactly.
 Result<Report> run_dequantised_rows(const std::filesystem::path& model_dir,
                                     const std::filesystem::path& data_dir, std::string_view name);

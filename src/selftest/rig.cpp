@@ -13,9 +13,10 @@ Result<std::unique_ptr<Rig>> Rig::open(const std::filesystem::path& model_dir, c
   GODWIT_ASSIGN(rig->config_, read_model_config(model_dir));
   GODWIT_ASSIGN(Checkpoint checkpoint, Checkpoint::open(model_dir));
   rig->checkpoint_ = std::make_unique<Checkpoint>(std::move(checkpoint));
-  // The random model's draft block has no shared_experts.down_proj; nothing here drafts.
+  // The random model's draft block has no shared_experts.down_proj.
   GODWIT_ASSIGN(const CheckReport report,
-                check_checkpoint(*rig->checkpoint_, make_inventory(rig->config_), NextnUse::optional));
+                check_checkpoint(*rig->checkpoint_, make_inventory(rig->config_),
+                                 options.drafts > 0 ? NextnUse::required : NextnUse::optional));
   static_cast<void>(report);
   GODWIT_ASSIGN(rig->ops_, kernels::make_ops(options.backend, options.threads));
   GODWIT_ASSIGN(const ShardPlan shards, ShardPlan::make(rig->config_.text, 1, 1));
@@ -27,6 +28,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const std::filesystem::path& model_dir, c
   m.limits.sequences = options.slots;
   m.limits.context = options.context;
   m.limits.sampled_rows = options.rows;
+  m.limits.pending_rows = options.drafts + 1;
   m.kv_dtype = options.cache;
   m.pages = options.slots * rig->pages_per_slot_ + 1;
   m.slots = options.slots + 1;
@@ -35,7 +37,7 @@ Result<std::unique_ptr<Rig>> Rig::open(const std::filesystem::path& model_dir, c
   return rig;
 }
 
-std::vector<sample::Sampled> Rig::step(std::span<const Rows> rows) {
+schedule::StepPlan Rig::plan_of(std::span<const Rows> rows) const {
   schedule::StepPlan plan;
   const auto add = [&](const Rows& r) {
     schedule::PlanSequence p;
@@ -67,8 +69,20 @@ std::vector<sample::Sampled> Rig::step(std::span<const Rows> rows) {
   plan.decode_sequences = static_cast<int32_t>(plan.sequences.size());
   for (const Rows& r : rows)
     if (!kernels::is_decode_family(r.kind)) add(r);
+  return plan;
+}
+
+std::vector<sample::Sampled> Rig::step(std::span<const Rows> rows) {
+  const schedule::StepPlan plan = plan_of(rows);
   std::vector<sample::Sampled> out(plan.samples.size());
   model_->forward(plan, out.data());
+  return out;
+}
+
+std::vector<sample::Sampled> Rig::draft(std::span<const Rows> rows, int32_t ahead) {
+  const schedule::StepPlan plan = plan_of(rows);
+  std::vector<sample::Sampled> out(plan.samples.size());
+  model_->draft(plan, ahead, out.data());
   return out;
 }
 

@@ -19,6 +19,7 @@ struct RigOptions {
   int64_t slots = 4;         // usable ones
   int64_t rows = 512;        // of a step
   DType cache = DType::f32;  // format of the caches (kernels/cache_format.h)
+  int64_t drafts = 0;        // of a sequence; more than 0: the draft block is loaded
 };
 
 class Rig {
@@ -35,6 +36,9 @@ class Rig {
   };
   // Runs one step, decode family first; greedy draws of all sampled rows in order.
   std::vector<sample::Sampled> step(std::span<const Rows> rows);
+  // One draft of each piece that samples its last row (model::Model::draft). ids are shifted by one against
+  // those of the step that computed the rows; kernels::kFromSlot is what was drawn or drafted last.
+  std::vector<sample::Sampled> draft(std::span<const Rows> rows, int32_t ahead);
   // A whole prompt in slices of `slice` rows (a multiple of 64), then `steps` greedy decode rows; stop ids do
   // not stop.
   std::vector<int32_t> greedy(int32_t slot, std::span<const int32_t> prompt, int64_t slice, int64_t steps);
@@ -44,6 +48,7 @@ class Rig {
 
  private:
   Rig() = default;
+  schedule::StepPlan plan_of(std::span<const Rows> rows) const;
   ModelConfig config_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<kernels::Ops> ops_;

@@ -23,12 +23,22 @@ Check golden(const std::string& model, GoldenKind kind, const std::string& what)
           }};
 }
 
-Check dequantised(const std::string& model) {
-  return {"golden." + model + ".dequantised", "FP8 weights widened first, against the float32 tolerances",
-          [model](const Paths& paths, const RigOptions& options) -> Result<Report> {
-            const auto wide = paths.scratch / (model + "-dequantised");
+Check drafts(const std::string& model, GoldenKind kind) {
+  return {"golden." + model + ".drafts", "five drafts of the NextN block behind each prompt",
+          [model, kind](const Paths& paths, const RigOptions& options) {
+            return run_golden_drafts(find_model(paths, model), paths.goldens, golden_of(model), kind,
+                                     options);
+          }};
+}
+
+Check dequantised(const std::string& model, bool drafted) {
+  return {"golden." + model + ".dequantised" + (drafted ? ".drafts" : ""),
+          "FP8 weights widened first, against the float32 tolerances",
+          [model, drafted](const Paths& paths, const RigOptions& options) -> Result<Report> {
+            const auto wide = paths.scratch / (model + (drafted ? "-dequantised-drafts" : "-dequantised"));
             GODWIT_TRY(write_dequantised(find_model(paths, model), wide));
-            auto report = run_golden(wide, paths.goldens, golden_of(model), GoldenKind::dequantised, options);
+            const auto run = drafted ? run_golden_drafts : run_golden;
+            auto report = run(wide, paths.goldens, golden_of(model), GoldenKind::dequantised, options);
             std::error_code ignored;
             std::filesystem::remove_all(wide, ignored);
             return report;
@@ -44,8 +54,10 @@ Check rows(const std::string& model) {
 
 using Gate = Result<Report> (*)(const std::filesystem::path&, const RigOptions&);
 
-void add_gate(std::vector<Check>& out, const std::string& name, Gate gate, const std::string& what) {
+void add_gate(std::vector<Check>& out, const std::string& name, Gate gate, const std::string& what,
+              bool drafts = false) {
   for (const char* model : {"random-glm5next", "tiny-glm5next", "tiny-glm5next-fp8"}) {
+    if (drafts && std::string_view(model) == "random-glm5next") continue;  // its draft block lacks a matrix
     out.push_back({"gate." + name + "." + model, what,
                    [gate, m = std::string(model)](const Paths& paths, const RigOptions& options) {
                      return gate(find_model(paths, m), options);
@@ -75,12 +87,16 @@ std::vector<Check> make_checks() {
     out.push_back(
         golden(model, GoldenKind::float32, "layers, choices, logits and greedy ids of the reference class"));
     out.push_back(golden(twin, GoldenKind::fp8_activations, "FP8 weights with quantised activations"));
-    out.push_back(dequantised(twin));
+    out.push_back(dequantised(twin, false));
     out.push_back(rows(twin));
   }
+  out.push_back(drafts("tiny-glm5next", GoldenKind::float32));
+  out.push_back(drafts("tiny-glm5next-fp8", GoldenKind::fp8_activations));
+  out.push_back(dequantised("tiny-glm5next-fp8", true));
   add_gate(out, "chunked", gate_chunked, "any prefill slicing gives the same bits");
   add_gate(out, "batched", gate_batched, "company in a step changes no bit");
   add_gate(out, "forced", gate_forced, "forced rows give the bits of decoding");
+  add_gate(out, "drafted", gate_drafted, "company, slices and rejected rows change no draft", true);
   const size_t on_any_backend = out.size();
   add_gate(out, "cached", gate_cached, "a prefix hit gives the bits of a cold run");
   add_gate(out, "restored", gate_restored,

@@ -28,4 +28,16 @@ kernels::Dims rank_dims(const TextConfig& text, const ShardPlan& plan) {
   return d;
 }
 
+int64_t list_pools(const kernels::Dims& d, const kernels::StepLimits& limits) {
+  const int64_t selected = d.index_pool > 0 ? d.index_topk / d.index_pool : 0;
+  return drafts(limits) && d.index_pool > 0
+             ? selected + (limits.pending_rows + d.index_pool - 1) / d.index_pool
+             : selected;
+}
+
+kernels::Dims op_dims(kernels::Dims d, const kernels::StepLimits& limits) {
+  d.index_topk = list_pools(d, limits) * d.index_pool;
+  return d;
+}
+
 }  // namespace godwit::model

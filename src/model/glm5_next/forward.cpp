@@ -27,6 +27,7 @@ void Model::begin(const schedule::StepPlan& plan, int64_t padded) {
   step_arrays_.set(plan, padded);
   step_ = step_arrays_.view;
   rows_ = step_.rows;
+  target_rows_ = rows_;
 }
 
 // glm5_next spec §1, §5: streams start as the embedding; each layer has an attention and an FFN site, joined

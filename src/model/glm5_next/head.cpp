@@ -35,10 +35,15 @@ void Model::sample_rows(int64_t first, int64_t rows, kernels::Sample& s) {
   const View streams = head_rows(ws_.head.streams, rows);
   const View hidden = head_rows(ws_.head.hidden, rows);
   const View normed = head_rows(ws_.head.normed, rows);
-  const View logits = head_rows(ws_.head.logits, rows);
   ops_.gather_rows({head_rows(ws_.streams, rows_), step_arrays_.sampled_rows + first, streams});
   ops_.mhc_mean({streams, hidden});
   ops_.rms_norm({hidden, weights_->final_norm, static_cast<float>(text_.rms_norm_eps), normed});
+  draw(normed, s);
+}
+
+// One draw for each row of `normed`, [R, D].
+void Model::draw(const View& normed, kernels::Sample& s) {
+  const View logits = head_rows(ws_.head.logits, normed.rows);
   // Vocabulary shards are equal but for one row, so each rank writes its columns of the whole row.
   const View own = logits.col_range(weights_->first_id, weights_->lm_head.out());
   ops_.lm_head({normed, weights_->lm_head, own});

@@ -1,6 +1,7 @@
 // The sublayers: each reads ws_.normed and leaves its output, summed over ranks, in ws_.y.
 #include <cmath>
 
+#include "base/fault.h"
 #include "model/glm5_next/model.h"
 
 namespace godwit::model {
@@ -39,7 +40,7 @@ void Model::kda(int layer, const KdaWeights& w) {
 }
 
 // MLA in absorbed form with the k-pool indexer: glm5_next spec §9, §10.
-void Model::dsa(int layer, const DsaWeights& w) {
+void Model::dsa(int layer, const DsaWeights& w, int32_t ahead) {
   const auto& b = ws_.dsa;
   const kernels::DsaCache cache = state_->dsa(layer);
   const int32_t pool = static_cast<int32_t>(dims_.index_pool);
@@ -54,7 +55,9 @@ void Model::dsa(int layer, const DsaWeights& w) {
   p.eps = static_cast<float>(text_.rms_norm_eps);
   p.absorb_k = w.absorb_k;
   p.heads = dims_.mla_heads;
-  p.wq_b = w.wq_b;
+  // Keys of drafts are never selected from: the first draft of the next round writes those that were kept
+  // (spec §13.5).
+  if (ahead == 0) p.wq_b = w.wq_b;
   p.wk = w.wk;
   p.gate = w.gate;
   p.weights_proj = w.weights_proj;
@@ -75,9 +78,12 @@ void Model::dsa(int layer, const DsaWeights& w) {
   p.index_gate = head_rows(b.index_gate, rows_);
   ops_.dsa_project(step_, p);
 
-  const View pools = head_rows(ws_.pools, rows_);
-  const View count = head_rows(ws_.count, rows_);
-  if (!w.shared_indexer) {
+  const View pools = head_rows(ahead > 0 ? ws_.draft.list : ws_.pools, rows_);
+  const View count = head_rows(ahead > 0 ? ws_.draft.listed : ws_.count, rows_);
+  if (ahead > 0) {
+    const int32_t added = GODWIT_FAULT("mutant.draft_list") ? 0 : ahead;
+    ops_.index_reuse(step_, {ws_.draft.pools, ws_.draft.count, nullptr, added, pool, pools, count});
+  } else if (!w.shared_indexer) {
     const double scale = 1.0 / std::sqrt(static_cast<double>(dims_.index_heads * dims_.index_dim));
     ops_.index_select(step_, {p.index_query, p.index_weight, static_cast<float>(scale), cache, pool,
                               static_cast<int32_t>(dims_.index_topk), dims_.index_heads, pools, count});

@@ -10,12 +10,12 @@ ModelBytes price(const TextConfig& text, const ShardPlan& plan, const ModelOptio
   const StateLayout layout = plan_state(text, dims, options.limits, options.kv_dtype);
   ModelBytes bytes;
   bytes.pages = options.pages * layout.page_bytes;
-  bytes.slots =
-      options.slots * (layout.slot_bytes + (dims.vocab + 1) * 4);  // with token history and last token
+  bytes.slots = options.slots * (layout.slot_bytes + token_bytes(dims, options.limits));
   bytes.snapshots = options.snapshots * layout.committed_bytes;
   bytes.workspace =
       plan_workspace(dims, text.q_lora_rank, options.limits, ops.activations(dims), nullptr).bytes;
-  for (const kernels::ScratchEntry& e : ops.scratch(dims, options.limits)) bytes.scratch += e.bytes;
+  for (const kernels::ScratchEntry& e : ops.scratch(op_dims(dims, options.limits), options.limits))
+    bytes.scratch += e.bytes;
   return bytes;
 }
 
@@ -31,7 +31,8 @@ Result<std::unique_ptr<Model>> Model::load(const Checkpoint& checkpoint, const M
                                            const ShardPlan& plan, kernels::Ops& ops, comm::Comm& comm,
                                            const ModelOptions& options, const ReadOptions& reads) {
   GODWIT_ASSIGN(std::unique_ptr<ModelWeights> weights,
-                bind_weights(checkpoint, config, plan, comm.rank(), ops.memory(), reads));
+                bind_weights(checkpoint, config, plan, comm.rank(), ops.memory(),
+                             drafts(options.limits) && config.text.num_nextn_predict_layers > 0, reads));
   return assemble(std::move(weights), config, plan, ops, comm, options);
 }
 
@@ -42,7 +43,7 @@ Result<std::unique_ptr<Model>> Model::assemble(std::shared_ptr<const ModelWeight
   std::unique_ptr<Model> m(new Model(config, ops, comm, options));
   m->dims_ = rank_dims(config.text, plan);
   m->weights_ = std::move(weights);
-  GODWIT_TRY(ops.prepare(m->dims_, options.limits));
+  GODWIT_TRY(ops.prepare(op_dims(m->dims_, options.limits), options.limits));
   m->state_ = std::make_unique<RankState>(
       ops.memory(), plan_state(config.text, m->dims_, options.limits, options.kv_dtype), m->dims_,
       options.kv_dtype, options.pages, options.slots, options.snapshots);
@@ -53,6 +54,7 @@ Result<std::unique_ptr<Model>> Model::assemble(std::shared_ptr<const ModelWeight
   };
   m->ws_ = plan_at(m->arena_.take(plan_at(nullptr).bytes));
   m->history_tokens_ = m->arena_.in_place() ? nullptr : m->arena_.take_array<int32_t>(options.limits.context);
+  if (drafts(options.limits)) m->drafted_ = m->arena_.take_array<int32_t>(options.slots);
   m->sampled_ = m->arena_.take_array<sample::Sampled>(options.limits.logits_rows());
   if (!m->arena_.in_place())
     m->masks_ = m->arena_.take_array<uint32_t>(options.limits.sampled_rows * m->mask_bytes() / 4);

@@ -87,6 +87,20 @@ class Model {
   void compute(const Parts& parts = {}, schedule::MaskSource* masks = nullptr);
   void end(const schedule::StepPlan& plan, sample::Sampled* out);
 
+  // One draft for each sequence that draws in `plan` (glm5_next spec §13.4), into out[0 … plan.samples);
+  // draws are greedy and count in no history. A row at position i is the pair of the hidden state of position
+  // i and the token behind it, so plan.ids are shifted by one against the step that computed the hidden
+  // states; kFromSlot is the token drawn last, in the first step, or drafted last. Entries of the draft
+  // layer's caches lie at i. ahead = 0: the first draft, right behind forward(), of rows it computed (a
+  // prompt's slices and what a verify kept); all of them must come, since each leaves its entry in the
+  // caches. A sequence draws at its last row or not at all. ahead = k: draft k + 1, one row for each that
+  // drew before, in that order, k positions on.
+  void draft(const schedule::StepPlan& plan, int32_t ahead, sample::Sampled* out);
+  // Its pieces, as those of forward().
+  void begin_draft(const schedule::StepPlan& plan, int32_t ahead);
+  void compute_draft();
+  void end_draft(const schedule::StepPlan& plan, sample::Sampled* out);
+
   // Slots whose copy from the host tier failed its checksum in the last step: their rows are worthless.
   const std::vector<int32_t>& damaged() const { return damaged_; }
   int64_t copied_ns() const { return copied_ns_; }  // that the step's copies between the tiers took
@@ -104,7 +118,7 @@ class Model {
   const StateLayout& layout() const { return state_->layout(); }
   int64_t mask_bytes() const { return (dims_.vocab + 31) / 32 * 4; }  // of one row
   const RankState& state() const { return *state_; }
-  View logits() const { return ws_.head.logits; }  // of the newest step, [R, V]
+  View logits() const { return ws_.head.logits; }  // of the newest step or draft, [R, V]
   int64_t weight_bytes() const { return weights_->bytes; }
   int64_t state_bytes() const { return state_->bytes(); }
 
@@ -113,11 +127,16 @@ class Model {
 
   // layers.cpp: a sublayer reads ws_.normed and writes ws_.y, summed over ranks.
   void kda(int layer, const KdaWeights& w);
-  void dsa(int layer, const DsaWeights& w);
+  // With ahead > 0 rows reuse what the first draft selected and leave nothing to select from.
+  void dsa(int layer, const DsaWeights& w, int32_t ahead = 0);
   void ffn(int layer, const LayerWeights& w);
   // head.cpp
   void head(schedule::MaskSource* masks);
   void sample_rows(int64_t first, int64_t rows, kernels::Sample& s);
+  void draw(const View& normed, kernels::Sample& s);
+  // mtp.cpp
+  void pair_inputs(const DraftWeights& w);
+  void draft_head(const DraftWeights& w);
   // The recording that can do this step, or null.
   struct Recorded {
     int64_t rows = 0;
@@ -145,6 +164,8 @@ class Model {
   StepArrays step_arrays_;
   kernels::StepView step_;  // of step_arrays_
   int64_t rows_ = 0;
+  int64_t target_rows_ = 0;             // of the newest forward(), whose streams are still there
+  int32_t ahead_ = 0;                   // of the newest draft
   std::vector<uint32_t> banned_words_;  // [(V + 31) / 32]
   const uint32_t* banned_ = nullptr;    // the same, placed
   std::vector<int32_t> stop_words_;
@@ -153,6 +174,7 @@ class Model {
   // [R][(V + 31) / 32].
   int32_t* history_tokens_ = nullptr;
   uint32_t* masks_ = nullptr;
+  int32_t* drafted_ = nullptr;          // [slots] tokens drafted last; null when nothing is drafted
   sample::Sampled* sampled_ = nullptr;  // where draws are made [R]
   Buffer mirrors_[2];                   // for observers
   std::vector<Recorded> recordings_;    // rows ascending

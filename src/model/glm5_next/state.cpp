@@ -1,6 +1,7 @@
 #include "model/glm5_next/state.h"
 
 #include "base/fault.h"
+#include "model/glm5_next/dims.h"
 
 namespace godwit::model {
 namespace {
@@ -54,7 +55,10 @@ StateLayout plan_state(const TextConfig& text, const kernels::Dims& d, const ker
       dsa_page();
     }
   }
-  if (limits.pending_rows > 1 && text.num_nextn_predict_layers > 0) dsa_page();
+  if (drafts(limits) && text.num_nextn_predict_layers > 0) {
+    out.number.push_back(static_cast<int32_t>(out.dsa.size()));
+    dsa_page();
+  }
   out.committed_bytes = slot.end;
   for (StateLayout::KdaLayer& k : out.kda) {
     k.pending_raw = slot.take(limits.pending_rows * raw, out.slot_pending_bytes);

@@ -32,7 +32,7 @@ struct StateLayout {
   };
   std::vector<KdaLayer> kda;    // by KDA layer, in layer order
   std::vector<DsaLayer> dsa;    // by DSA layer, in layer order; the draft layer last
-  std::vector<int32_t> number;  // [layers] index of a layer in `kda` or `dsa`
+  std::vector<int32_t> number;  // [layers, the draft layer last] its index in `kda` or `dsa`
 };
 
 // `kv_dtype` is a format of kernels/cache_format.h: 528 bytes a latent and 132 a pool of the real model in

@@ -1,6 +1,9 @@
 #include "model/glm5_next/step_arrays.h"
 
+#include <algorithm>
 #include <cstring>
+
+#include "model/glm5_next/dims.h"
 
 namespace godwit::model {
 namespace {
@@ -14,9 +17,9 @@ int64_t most_pages(const kernels::StepLimits& l) {
 
 // The largest step, every array rounded up.
 int64_t staging_bytes(const kernels::StepLimits& l) {
-  const int64_t entries = 2 * l.rows + most_pages(l) + l.logits_rows() + l.sampled_rows * 2 * kMaxBias;
+  const int64_t entries = 3 * l.rows + most_pages(l) + l.logits_rows() + l.sampled_rows * 2 * kMaxBias;
   return entries * 4 + l.sequences * static_cast<int64_t>(sizeof(kernels::Sequence)) +
-         l.logits_rows() * static_cast<int64_t>(sizeof(sample::SamplingRow)) + 8 * kAlign;
+         l.logits_rows() * static_cast<int64_t>(sizeof(sample::SamplingRow)) + 9 * kAlign;
 }
 
 }  // namespace
@@ -25,6 +28,7 @@ StepArrays::StepArrays(Arena& arena, const kernels::StepLimits& limits) : arena_
   sequences_.reserve(static_cast<size_t>(limits.sequences));
   row_sequence_.reserve(static_cast<size_t>(limits.rows));
   sampled_rows_.reserve(static_cast<size_t>(limits.logits_rows()));
+  if (drafts(limits)) sources_.reserve(static_cast<size_t>(limits.rows));
   if (arena_.in_place()) return;
   pages_.reserve(static_cast<size_t>(most_pages(limits)));
   ids_.reserve(static_cast<size_t>(limits.rows));
@@ -72,6 +76,24 @@ void StepArrays::pack(const schedule::StepPlan& plan) {
 }
 
 void StepArrays::set(const schedule::StepPlan& plan, int64_t padded) {
+  sources_.clear();
+  arrange(plan, padded);
+}
+
+void StepArrays::follow(const schedule::StepPlan& plan) {
+  sources_.clear();
+  for (const schedule::PlanSequence& s : plan.sequences) {
+    const auto before = std::find_if(sequences_.begin(), sequences_.end(),
+                                     [&](const kernels::Sequence& b) { return b.slot == s.rows.slot; });
+    GODWIT_ASSERT(before != sequences_.end() && s.rows.first >= before->first &&
+                  s.rows.first + s.rows.rows <= before->first + before->rows);
+    const auto row = static_cast<int32_t>(before->row + s.rows.first - before->first);
+    for (int32_t r = 0; r < s.rows.rows; ++r) sources_.push_back(row + r);
+  }
+  arrange(plan, 0);
+}
+
+void StepArrays::arrange(const schedule::StepPlan& plan, int64_t padded) {
   sequences_.clear();
   row_sequence_.clear();
   sampled_rows_.clear();
@@ -105,6 +127,7 @@ void StepArrays::set(const schedule::StepPlan& plan, int64_t padded) {
   view.ids = stage(in_place ? plan.ids : ids_);
   sampled_rows = stage(sampled_rows_);
   samples = stage(in_place ? plan.samples : samples_);
+  sources = stage(sources_);  // none but after follow()
   // What follows has lengths of its own; everything before lies where the numbers of rows put it.
   view.pages = stage(in_place ? plan.pages : pages_);
   bias_ids = stage(plan.bias_ids);

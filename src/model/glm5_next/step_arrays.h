@@ -16,11 +16,15 @@ class StepArrays {
   // Valid until the next call, and while the plan is. On a device a plan of decode rows may be padded to
   // `padded` of them: rows of position 0 in the reserved slot and page, with no draw.
   void set(const schedule::StepPlan& plan, int64_t padded = 0);
+  // The same for rows that are among those of the step set before, by slot and position: `sources` tells
+  // which.
+  void follow(const schedule::StepPlan& plan);
 
   kernels::StepView view;
   int64_t sampled = 0;                    // R, logits rows
   const int32_t* sampled_rows = nullptr;  // [R] row of each
   const sample::SamplingRow* samples = nullptr;
+  const int32_t* sources = nullptr;  // [rows] after follow(): row of the step before
   const int32_t* bias_ids = nullptr;
   const float* bias_values = nullptr;
 
@@ -28,6 +32,7 @@ class StepArrays {
   template <class T>
   const T* stage(const std::vector<T>& host);
 
+  void arrange(const schedule::StepPlan& plan, int64_t padded);
   void pack(const schedule::StepPlan& plan);
   void pad();
 
@@ -36,6 +41,7 @@ class StepArrays {
   std::vector<kernels::Sequence> sequences_;
   std::vector<int32_t> row_sequence_;
   std::vector<int32_t> sampled_rows_;
+  std::vector<int32_t> sources_;
   // Devices only: page tables without what the step does not use, and the plan's rows with their padding.
   std::vector<int32_t> pages_, ids_;
   std::vector<sample::SamplingRow> samples_;

@@ -156,6 +156,35 @@ class Binder {
     return w;
   }
 
+  // What all layers have but mHC.
+  LayerWeights block(const std::string& p, const LayerConfig& kind) {
+    LayerWeights layer;
+    layer.kind = kind;
+    layer.input_norm = floats(p + "input_layernorm.weight");
+    layer.post_attention_norm = floats(p + "post_attention_layernorm.weight");
+    if (kind.attention == LayerAttention::kda) {
+      layer.kda = kda(p + "self_attn.");
+    } else {
+      layer.dsa = dsa(p + "self_attn.", kind.indexer == LayerIndexer::shared);
+    }
+    if (kind.mlp == LayerMlp::dense) {
+      layer.dense = ffn(p + "mlp.");
+    } else {
+      layer.moe = moe(p + "mlp.");
+    }
+    return layer;
+  }
+
+  DraftWeights draft(const std::string& p) {
+    DraftWeights w;
+    w.eh_proj = weight(p + "eh_proj.weight");
+    w.token_norm = floats(p + "enorm.weight");
+    w.hidden_norm = floats(p + "hnorm.weight");
+    w.layer = block(p, {LayerAttention::dsa, LayerIndexer::full, LayerMlp::sparse});
+    w.head_norm = floats(p + "shared_head.norm.weight");
+    return w;
+  }
+
  private:
   void fail(Error error) {
     if (!failed_) error_ = std::move(error);
@@ -233,7 +262,8 @@ class Binder {
 
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                                    const ShardPlan& plan, int64_t rank,
-                                                   kernels::Memory& memory, const ReadOptions& reads) {
+                                                   kernels::Memory& memory, bool draft,
+                                                   const ReadOptions& reads) {
   auto out = std::make_unique<ModelWeights>(memory);
   Binder bind(checkpoint, config, plan, rank, *out);
   const std::string root = "model.language_model.";
@@ -243,25 +273,13 @@ Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint,
   out->final_norm = bind.floats(root + "norm.weight");
   for (size_t i = 0; i < config.text.layers.size(); ++i) {
     const std::string p = root + "layers." + std::to_string(i) + ".";
-    LayerWeights layer;
-    layer.kind = config.text.layers[i];
+    LayerWeights layer = bind.block(p, config.text.layers[i]);
     layer.attention_hc = bind.mhc(p + "hc_attn");
     layer.ffn_hc = bind.mhc(p + "hc_ffn");
-    layer.input_norm = bind.floats(p + "input_layernorm.weight");
-    layer.post_attention_norm = bind.floats(p + "post_attention_layernorm.weight");
-    if (layer.kind.attention == LayerAttention::kda) {
-      layer.kda = bind.kda(p + "self_attn.");
-    } else {
-      layer.dsa = bind.dsa(p + "self_attn.", layer.kind.indexer == LayerIndexer::shared);
-    }
-    if (layer.kind.mlp == LayerMlp::dense) {
-      layer.dense = bind.ffn(p + "mlp.");
-    } else {
-      layer.moe = bind.moe(p + "mlp.");
-    }
-    out->layers.push_back(std::move(layer));
+    out->layers.push_back(layer);
     if (const Error* error = bind.error()) return *error;
   }
+  if (draft) out->draft = bind.draft(root + "layers." + std::to_string(config.text.layers.size()) + ".");
   if (const Error* error = bind.error()) return *error;
   if (!out->arena.in_place()) {
     GODWIT_TRY(bind.read(reads));

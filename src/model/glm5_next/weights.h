@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "config/model_config.h"
@@ -67,12 +68,21 @@ struct LayerWeights {
   MoeWeights moe;                              // kind.mlp == sparse
 };
 
+struct DraftWeights {                  // the NextN block, spec §13.1
+  Weight eh_proj;                      // [D, 2 D], the columns of the embedding first (trap T34)
+  const float* token_norm = nullptr;   // [D] enorm
+  const float* hidden_norm = nullptr;  // [D] hnorm
+  LayerWeights layer;                  // without mHC
+  const float* head_norm = nullptr;    // [D] shared_head.norm
+};
+
 struct ModelWeights {
   Weight embed;                       // [V share, D]
   Weight lm_head;                     // [V share, D]
   int64_t first_id = 0;               // id of row 0 of both
   const float* final_norm = nullptr;  // [D]
   std::vector<LayerWeights> layers;
+  std::optional<DraftWeights> draft;
 
   explicit ModelWeights(kernels::Memory& memory) : arena(memory) {}
   // What the pointers above point into, besides the mapped checkpoint.
@@ -82,11 +92,12 @@ struct ModelWeights {
   int64_t bytes = 0;  // of the checkpoint, this rank's share
 };
 
-// Binds every tensor of the main model and places it in `memory`; memory that is not the host's is filled by
-// direct reads as `reads` says. The checkpoint must have passed check_checkpoint, and must outlive the
-// weights.
+// Binds every tensor of the main model, and with `draft` of its NextN block, and places it in `memory`;
+// memory that is not the host's is filled by direct reads as `reads` says. The checkpoint must have passed
+// check_checkpoint, and must outlive the weights.
 Result<std::unique_ptr<ModelWeights>> bind_weights(const Checkpoint& checkpoint, const ModelConfig& config,
                                                    const ShardPlan& plan, int64_t rank,
-                                                   kernels::Memory& memory, const ReadOptions& reads = {});
+                                                   kernels::Memory& memory, bool draft = false,
+                                                   const ReadOptions& reads = {});
 
 }  // namespace godwit::model

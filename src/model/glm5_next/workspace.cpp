@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/glm5_next/dims.h"
+
 namespace godwit::model {
 namespace {
 
@@ -35,7 +37,19 @@ Workspace plan_workspace(const kernels::Dims& d, int64_t q_lora, const kernels::
   w.pools = c.take(t, d.index_topk / d.index_pool, DType::i32);
   w.count = c.take(t, 1, DType::i32);
 
+  if (drafts(limits)) {  // what lives from draft to draft
+    const int64_t s = limits.sequences;
+    w.draft.hidden = c.take(s, d.hidden);
+    w.draft.pools = c.take(s, d.index_topk / d.index_pool, DType::i32);
+    w.draft.count = c.take(s, 1, DType::i32);
+    w.draft.list = c.take(s, list_pools(d, limits), DType::i32);
+    w.draft.listed = c.take(s, 1, DType::i32);
+  }
+
   const int64_t shared = c.at;
+  if (drafts(limits)) w.draft.pair = c.take(t, 2 * d.hidden, activations);
+
+  c.at = shared;
   w.kda.raw = c.take(t, 3 * width);
   w.kda.conv = c.take(t, 3 * width);
   w.kda.low_forget = c.take(t, d.kda_key);

@@ -47,6 +47,14 @@ struct Workspace {
     View routed;   // [T, D]
     View shared;   // [T, D]
   } ffn;
+  struct Draft {  // empty when nothing is drafted; S = limits.sequences
+    View pair;    // [T, 2 D] token then hidden state, Ops::activations()
+    View hidden;  // [S, D] output of the newest draft of each sequence: input of the next
+    View pools;   // [S, topk / P] i32 what the first draft selected, for those behind it
+    View count;   // [S, 1] i32
+    View list;    // [S, list_pools()] i32 the same with what was added since
+    View listed;  // [S, 1] i32
+  } draft;
   struct Head {
     View streams;  // [R, n D] of the sampled rows
     View hidden;   // [R, D]

@@ -254,6 +254,47 @@ TEST_P(PlacedLedger, IsWhatTheEnginePlaces) {
   EXPECT_EQ(info.prefill_tokens, 128);
 }
 
+// No engine drafts, but a model whose options ask for it places what its ledger says.
+TEST(Ledger, IsWhatADraftingModelPlaces) {
+  for (const std::string model : {"tiny-glm5next", "tiny-glm5next-fp8"}) {
+    SCOPED_TRACE(model);
+    const bool twin = model.ends_with("-fp8");
+    const std::string dir = std::string(twin ? GODWIT_BINARY_DIR : GODWIT_SOURCE_DIR) + "/models/" + model;
+    const auto checkpoint = Checkpoint::open(dir);
+    const auto config = read_model_config(dir);
+    ASSERT_TRUE(checkpoint.ok() && config.ok());
+    LedgerRequest r;
+    r.context = 500;
+    r.max_sequences = 3;
+    r.cache_tokens = 1024;
+    int64_t placed[2], priced[2], activations[2];
+    for (const int64_t draft : {0, 5}) {
+      const size_t i = draft > 0 ? 1 : 0;
+      r.draft = draft;
+      const auto ops = kernels::make_cpu_ops(1);
+      const LedgerModel priced_model{*config, found_inventory(*checkpoint, make_inventory(*config)),
+                                     Form::fp8};
+      const auto ledger = make_ledger(priced_model, r, ops.get());
+      const auto shards = ShardPlan::make(config->text, 1, 1);
+      comm::Solo comm;
+      const auto loaded = model::Model::load(*checkpoint, *config, *shards, *ops, comm, ledger->model);
+      ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+      placed[i] = (*loaded)->weight_bytes() + (*loaded)->state_bytes();
+      if (draft > 0) placed[i] += 4 * ledger->model.slots;  // the token drafted last
+      priced[i] = 0;
+      for (const char* line :
+           {"weights", "weights widened", "weights draft", "latent pages", "index pages", "state",
+            "conv window", "pending rows", "index ring", "snapshots", "token history"})
+        priced[i] += ledger->bytes_of(line);
+      EXPECT_EQ(placed[i], priced[i]) << draft;
+      EXPECT_EQ(ledger->bytes_of("weights draft") > 0, draft > 0);
+      activations[i] = ledger->bytes_of("activations");
+      EXPECT_EQ(model::price(config->text, *shards, ledger->model, *ops).workspace, activations[i]);
+    }
+    EXPECT_GT(activations[1], activations[0]);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PlacedLedger,
                          ::testing::Combine(::testing::Values("random-glm5next", "tiny-glm5next",
                                                               "tiny-glm5next-fp8"),

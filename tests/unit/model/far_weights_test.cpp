@@ -17,8 +17,9 @@ std::vector<std::pair<std::string, Weight>> all_weights(const ModelWeights& m) {
   const auto add = [&](const std::string& name, const Weight& w) {
     if (!w.empty()) all.emplace_back(name, w);
   };
-  for (size_t i = 0; i < m.layers.size(); ++i) {
-    const LayerWeights& l = m.layers[i];
+  if (m.draft) add("eh_proj", m.draft->eh_proj);
+  for (size_t i = 0; i < m.layers.size() + (m.draft ? 1 : 0); ++i) {
+    const LayerWeights& l = i < m.layers.size() ? m.layers[i] : m.draft->layer;
     const std::string p = "layer " + std::to_string(i) + " ";
     add(p + "attention_hc", {l.attention_hc.fn});
     add(p + "ffn_hc", {l.ffn_hc.fn});
@@ -67,6 +68,7 @@ TEST_P(FarWeights, AreThoseOfTheMapping) {
   const auto config = read_model_config(root / "models" / model);
   ASSERT_TRUE(config.ok());
   const auto inventory = found_inventory(*checkpoint, make_inventory(*config));
+  const bool draft = model.starts_with("tiny");  // the random model's block lacks a matrix
   int splits = 0;
   for (const auto& [tp, ep] : {std::pair{1, 1}, {2, 1}, {3, 1}, {4, 2}, {4, 4}}) {
     const auto plan = ShardPlan::make(config->text, tp, ep);
@@ -74,10 +76,11 @@ TEST_P(FarWeights, AreThoseOfTheMapping) {
     ++splits;
     for (int64_t rank = 0; rank < tp; ++rank) {
       FarMemory far_memory, near_memory(true);
-      const auto far = bind_weights(*checkpoint, *config, *plan, rank, far_memory);
-      const auto near = bind_weights(*checkpoint, *config, *plan, rank, near_memory);
+      const auto far = bind_weights(*checkpoint, *config, *plan, rank, far_memory, draft);
+      const auto near = bind_weights(*checkpoint, *config, *plan, rank, near_memory, draft);
       ASSERT_TRUE(far.ok() && near.ok());
       EXPECT_EQ((*far)->bytes, (*near)->bytes);
+      EXPECT_EQ((*far)->draft.has_value(), draft);
       const auto expected = all_weights(**near), got = all_weights(**far);
       ASSERT_EQ(got.size(), expected.size());
       for (size_t i = 0; i < got.size(); ++i) {
@@ -97,6 +100,19 @@ INSTANTIATE_TEST_SUITE_P(Models, FarWeights,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+TEST(FarWeights, ADraftBlockThatLacksAMatrixIsRefused) {
+  const std::filesystem::path dir = std::filesystem::path(GODWIT_SOURCE_DIR) / "models/random-glm5next";
+  const auto checkpoint = Checkpoint::open(dir);
+  const auto config = read_model_config(dir);
+  ASSERT_TRUE(checkpoint.ok() && config.ok());
+  const auto plan = ShardPlan::make(config->text, 1, 1);
+  FarMemory memory;
+  const auto bound = bind_weights(*checkpoint, *config, *plan, 0, memory, true);
+  ASSERT_FALSE(bound.ok());
+  EXPECT_NE(bound.error().message.find("shared_experts.down_proj"), std::string::npos)
+      << bound.error().message;
+}
 
 TEST(FarWeights, AFileThatChangedIsRefused) {
   const std::filesystem::path dir = testing::TempDir() + "godwit-far-" + std::to_string(getpid());

@@ -85,6 +85,35 @@ schedule::StepPlan plan_of_two() {
   return plan;
 }
 
+// Pairs of a draft: a part of the rows of the step before, found by slot and position.
+TEST(StepArrays, FollowingRowsKnowWhereTheyWere) {
+  kernels::StepLimits limits;
+  limits.rows = 5;
+  limits.sequences = 2;
+  limits.context = 128;
+  limits.sampled_rows = 3;
+  limits.pending_rows = 6;
+  const schedule::StepPlan before = plan_of_two();
+  schedule::StepPlan plan = before;
+  plan.sequences[1].rows.first = 1;  // two of its four rows
+  plan.sequences[1].rows.rows = 2;
+  plan.sequences[1].sampled_rows = 1;
+  plan.ids.resize(3);
+  plan.samples.resize(2);
+  std::swap(plan.sequences[0], plan.sequences[1]);
+  plan.sequences[0].rows.row = 0;
+  plan.sequences[1].rows.row = 2;
+  for (const bool addressable : {false, true}) {
+    FarMemory memory(addressable);
+    Arena arena(memory);
+    StepArrays arrays(arena, limits);
+    arrays.set(before);
+    arrays.follow(plan);
+    EXPECT_EQ(std::vector<int32_t>(arrays.sources, arrays.sources + 3), (std::vector<int32_t>{2, 3, 0}));
+    EXPECT_EQ(memory.uploads, addressable ? 0 : 2);
+  }
+}
+
 TEST(StepArrays, OneUploadCarriesTheWholeStep) {
   kernels::StepLimits limits;
   limits.rows = 5;
