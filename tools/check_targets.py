@@ -35,7 +35,8 @@ def load_cases(folder):
                     if not 0 < step["us_min"] <= step["us"] <= step["us_max"]:
                         wrong.append(f"{path.name}: {key}: times {step['us_min']}, {step['us']}, {step['us_max']}")
                     expected, got = case["expected_experts"], case["distinct_experts"]
-                    if run["kind"] != "prefill" and expected > 20 and abs(got / expected - 1) > 0.05:
+                    # The mean of all layers; a draft has one, whose draw alone strays further.
+                    if run["kind"] in ("decode", "verify") and expected > 20 and abs(got / expected - 1) > 0.05:
                         wrong.append(f"{path.name}: {key}: {got:.1f} distinct experts, {expected:.1f} expected")
                     cases.setdefault(key, (step["us"] / 1e3, path.name))
         except (KeyError, TypeError, ValueError, StopIteration) as error:

@@ -114,6 +114,7 @@ void add_bench_command(CLI::App& app, std::function<int()>& run) {
       ->capture_default_str()
       ->type_name("N");
   count("--rows", s.rows, 1, 64, "Rows of a sequence: 1 decodes, more verify");
+  step->add_flag("--draft", s.draft, "Instead, the draft step: one row of each sequence");
   count("--prefill", s.prefill, 0, 16384, "Instead, one slice of so many prompt rows, then decode steps");
   step->add_option("--kv", s.kv,
                    "Cache precision: f32, bf16 or fp8; auto is f32 on the CPU and bf16 on a GPU")

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <set>
@@ -91,15 +92,21 @@ class Bench {
       return make_error(
           ErrorCode::usage, "--prefill",
           "--prefill times a slice of one sequence: leave --batch at 1 and --shared-context out");
+    if (asked.draft && (asked.rows != 1 || asked.prefill != 0))
+      return make_error(ErrorCode::usage, "--draft",
+                        "--draft times one row of each sequence: leave --rows and --prefill out");
+    if (asked.draft && b->config_.text.num_nextn_predict_layers == 0)
+      return make_error(ErrorCode::usage, "--draft", "--draft needs a draft block, and {} has none",
+                        asked.shape);
     for (const int64_t batch : asked.batches)
       if (batch < 1 || batch > kMostSequences)
         return make_error(ErrorCode::usage, "--batch", "--batch {} is not between 1 and {}", batch,
                           kMostSequences);
     for (const int64_t context : asked.contexts)
-      if (context < 0 || context + (decodes ? asked.rows : asked.prefill) > kMostTokens)
+      if (context < 0 || context + b->step_tokens() > kMostTokens)
         return make_error(ErrorCode::usage, "--context",
                           "--context {} and the {} rows of a step are not within {} tokens", context,
-                          decodes ? asked.rows : asked.prefill, kMostTokens);
+                          b->step_tokens(), kMostTokens);
     GODWIT_ASSIGN(b->ops_, kernels::make_ops(asked.device, 0));
     b->kv_ = kernels::cache_format_of(asked.kv).value_or(asked.device == "cuda" ? DType::bf16 : DType::f32);
     GODWIT_TRY(kernels::check_cache_format(*b->ops_, b->kv_));
@@ -113,7 +120,8 @@ class Bench {
     out.context = context;
     out.kv = kernels::cache_format_name(kv_);
     out.rows = asked_.prefill > 0 ? asked_.prefill : asked_.rows;
-    const StepShape shape{batch, context, out.rows, asked_.prefill > 0, asked_.shared_context};
+    const StepShape shape{
+        batch, context, out.rows, asked_.prefill > 0, asked_.shared_context, asked_.draft ? 1 : 0};
     const model::ModelOptions options = sizes(shape);
     const kernels::Dims dims = model::rank_dims(config_.text, *shards_);
     model_.reset();  // its caches make room; the weights stay
@@ -124,7 +132,7 @@ class Bench {
     if (!out.refused.empty()) return out;
     try {
       if (!noise_) noise_ = std::make_unique<Noise>(memory);
-      if (!weights_) weights_ = make_weights(config_, *shards_, asked_.rank, memory, *noise_);
+      if (!weights_) weights_ = make_weights(config_, *shards_, asked_.rank, memory, *noise_, asked_.draft);
     } catch (const std::bad_alloc&) {
       return make_error(ErrorCode::device, "", "the weights of this rank do not fit the device");
     }
@@ -147,6 +155,10 @@ class Bench {
                   static_cast<double>(plan.rows() * config_.text.num_experts_per_tok) * seen /
                       static_cast<double>(config_.text.n_routed_experts),
                   kv_};
+    if (asked_.draft) {
+      draft(plan, size, out);
+      return out;
+    }
     if (!shape.prefill) {  // an observer is given every stream of every row: a GB a layer of a slice
       ExpertCounter counter(shards_->experts(asked_.rank));
       model_->observe(&counter);
@@ -171,9 +183,12 @@ class Bench {
       step.gigaflops += p.gigaflops;
       step.roof_us += p.roof_us;
     }
-    time(plan, {}, step);
+    const auto time_parts = [&](const model::Parts& parts, StepPart& part) {
+      time([&] { model_->begin(plan); }, [&, parts] { model_->compute(parts); }, part);
+    };
+    time_parts({}, step);
     out.same_logits = same_bits(plan, drawn.data(), untimed);
-    for (size_t i = 0; i < out.parts.size(); ++i) time(plan, only[i], out.parts[i]);
+    for (size_t i = 0; i < out.parts.size(); ++i) time_parts(only[i], out.parts[i]);
     out.parts.insert(out.parts.begin(), step);
     if (shape.prefill) out.behind = decode_behind(plan);
     for (auto& r : recordings_) r.reset();
@@ -181,6 +196,47 @@ class Bench {
   }
 
  private:
+  int64_t step_tokens() const {
+    return asked_.prefill > 0 ? asked_.prefill : asked_.rows + (asked_.draft ? 1 : 0);
+  }
+
+  // The two kinds of draft behind a step of the target.
+  void draft(const schedule::StepPlan& plan, StepSize& size, StepResult& out) {
+    schedule::StepPlan pairs = plan;  // the ids are as good as those that follow
+    pairs.restores.clear();
+    const schedule::StepPlan behind = plan_draft(plan);
+    std::vector<sample::Sampled> drawn(plan.samples.size());
+    model_->forward(plan, drawn.data());
+    ExpertCounter counter(shards_->experts(asked_.rank));
+    model_->observe(&counter);
+    model_->draft(pairs, 0, drawn.data());
+    model_->observe(nullptr);
+    size.distinct = out.distinct_experts = counter.distinct();
+    size.choices = counter.choices();
+    out.parts = {draft_work(*weights_, model_->dims(), size, false),
+                 draft_work(*weights_, model_->dims(), size, true)};
+    out.same_logits = true;
+    for (const int32_t ahead : {0, 1}) {
+      const schedule::StepPlan& timed = ahead == 0 ? pairs : behind;
+      const auto from_the_start = [&] {
+        model_->forward(plan, drawn.data());
+        model_->draft(pairs, 0, drawn.data());
+        model_->begin_draft(timed, ahead);
+      };
+      from_the_start();
+      model_->compute_draft();
+      model_->end_draft(timed, drawn.data());
+      const std::vector<float> untimed = logits(drawn.size());
+      const auto compute = [&] { model_->compute_draft(); };
+      time([&] { model_->begin_draft(timed, ahead); }, compute, out.parts[ahead == 0 ? 1 : 0]);
+      from_the_start();
+      issue(compute, 0);
+      model_->end_draft(timed, drawn.data());
+      out.same_logits &= equal_and_finite(logits(drawn.size()), untimed);
+    }
+    for (auto& r : recordings_) r.reset();
+  }
+
   model::ModelOptions sizes(const StepShape& shape) const {
     model::ModelOptions m;
     m.kv_dtype = kv_;
@@ -190,7 +246,7 @@ class Bench {
     m.limits.sequences = shape.batch;
     m.limits.context = shape.tokens();
     m.limits.sampled_rows = shape.prefill ? 1 : rows;
-    m.limits.pending_rows = asked_.rows;
+    m.limits.pending_rows = asked_.draft ? kDraftDepth + 1 : asked_.rows;
     m.pages = shape.pages() + 1;
     m.slots = shape.batch + 1;
     m.snapshots = shape.batch;
@@ -235,23 +291,23 @@ class Bench {
     ops_->memory().download(&ignored, model_->logits().data, sizeof ignored);
   }
 
-  void issue(const model::Parts& parts, size_t recording) {
+  void issue(const std::function<void()>& compute, size_t recording) {
     if (recordings_[recording]) {
       recordings_[recording]->replay();
     } else {
-      model_->compute(parts);
+      compute();
     }
   }
 
   // Rounds of as many steps as take 20 ms, by turns of two recordings of the same: what another build of a
   // step must differ by more than.
-  void time(const schedule::StepPlan& plan, const model::Parts& parts, StepPart& out) {
-    model_->begin(plan);
-    for (auto& r : recordings_) r = ops_->record([&] { model_->compute(parts); });
+  void time(const std::function<void()>& begin, const std::function<void()>& compute, StepPart& out) {
+    begin();
+    for (auto& r : recordings_) r = ops_->record(compute);
     const auto round = [&](size_t recording, int64_t steps) {
       wait();
       const auto start = Clock::now();
-      for (int64_t i = 0; i < steps; ++i) issue(parts, recording);
+      for (int64_t i = 0; i < steps; ++i) issue(compute, recording);
       wait();
       return std::chrono::duration<double, std::micro>(Clock::now() - start).count() /
              static_cast<double>(steps);
@@ -301,9 +357,12 @@ class Bench {
   // Against self-deception: what was timed computes what an ordinary step computes.
   bool same_bits(const schedule::StepPlan& plan, sample::Sampled* drawn, const std::vector<float>& untimed) {
     model_->begin(plan);
-    issue({}, 0);
+    issue([&] { model_->compute(); }, 0);
     model_->end(plan, drawn);
-    const std::vector<float> timed = logits(plan.samples.size());
+    return equal_and_finite(logits(plan.samples.size()), untimed);
+  }
+
+  static bool equal_and_finite(const std::vector<float>& timed, const std::vector<float>& untimed) {
     const bool finite = std::all_of(timed.begin(), timed.end(), [](float v) { return std::isfinite(v); });
     return finite && std::memcmp(timed.data(), untimed.data(), timed.size() * sizeof(float)) == 0;
   }

@@ -17,6 +17,7 @@ struct StepCase {
   std::vector<int64_t> batches = {1};      // sequences of a decode step
   std::vector<int64_t> contexts = {8192};  // tokens before the step
   int64_t rows = 1;                        // of each sequence: 1 decodes, more verify
+  bool draft = false;                      // instead: the draft step, one row of each sequence
   int64_t prefill = 0;      // instead: one sequence with a slice of so many prompt rows, then decode steps
   std::string kv = "auto";  // format of the caches
   bool shared_context = false;  // all sequences of a step read the same pages of context
@@ -41,8 +42,9 @@ struct DecodeBehind {
 
 struct StepResult {
   int64_t batch = 0, context = 0, rows = 0;
-  std::string kv;               // "auto" decided
-  std::vector<StepPart> parts;  // the step first
+  std::string kv;  // "auto" decided
+  std::vector<StepPart>
+      parts;  // the step first; of drafts one that reuses a selection, then one that selects
   double distinct_experts = 0;  // of this rank that a layer touched, on average
   double expected_experts = 0;  // under independent, uniform choice
   bool same_logits = false;     // timed and untimed steps agree bit for bit
@@ -62,6 +64,9 @@ struct StepResult {
 
 // bytes a second: a copy of 4 GiB on an H200 (spec/peer_kernels).
 constexpr double kRoofBandwidth = 4.3e12;
+
+// Drafts behind a step of the target: the first selects, those behind it reuse what it selected.
+constexpr int64_t kDraftDepth = 5;
 
 Result<std::vector<StepResult>> run_step_bench(const StepCase& asked);
 Json as_json(const StepCase& asked, const std::vector<StepResult>& results);

@@ -28,7 +28,7 @@ int64_t StepShape::first() const {
 }
 
 int64_t StepShape::tokens() const {
-  return first() + rows + (prefill ? kPageTokens : 0);
+  return first() + rows + drafts + (prefill ? kPageTokens : 0);
 }
 
 int64_t StepShape::table_pages() const {
@@ -76,6 +76,18 @@ schedule::StepPlan make_plan(const StepShape& shape, Range ids) {
     plan.sequences.push_back(p);
   }
   plan.decode_sequences = shape.prefill ? 0 : static_cast<int32_t>(shape.batch);
+  return plan;
+}
+
+schedule::StepPlan plan_draft(const schedule::StepPlan& step) {
+  schedule::StepPlan plan = step;
+  plan.restores.clear();
+  for (schedule::PlanSequence& p : plan.sequences) {
+    p.rows.first += 1;
+    p.rows.kind = kernels::RowKind::draft;
+    p.pages = static_cast<int32_t>(pages_for(p.rows.first + p.rows.rows));
+  }
+  for (sample::SamplingRow& s : plan.samples) s.position += 1;
   return plan;
 }
 

@@ -13,6 +13,7 @@ struct StepShape {
   int64_t rows = 1;      // of each
   bool prefill = false;  // a slice of one prompt; begins on a page
   bool shared = false;   // the whole pages of the context are the same for all
+  int64_t drafts = 0;    // positions behind the rows
 
   int64_t first() const;   // position of a sequence's first row
   int64_t tokens() const;  // of a sequence, those included that decode behind a slice
@@ -23,6 +24,8 @@ struct StepShape {
 
 // Tokens are drawn from `ids`; sequence i has slot i + 1 and restores snapshot i. Page 0 stays free.
 schedule::StepPlan make_plan(const StepShape& shape, Range ids);
+// The same tokens one position on, as drafts.
+schedule::StepPlan plan_draft(const schedule::StepPlan& step);
 // The nth decode step behind a slice; n < kPageTokens.
 schedule::StepPlan plan_behind(const schedule::StepPlan& slice, int64_t nth);
 

@@ -52,6 +52,7 @@ Json as_json(const StepCase& asked, const std::vector<StepResult>& results) {
                        {"rank", asked.rank},
                        {"shared_context", asked.shared_context},
                        {"kind", asked.prefill > 0 ? "prefill"
+                                : asked.draft     ? "draft"
                                 : asked.rows > 1  ? "verify"
                                                   : "decode"},
                        {"cases", Json(std::move(cases))}});
@@ -71,9 +72,10 @@ std::string as_table(const StepCase& asked, const std::vector<StepResult>& resul
       out += fmt::format(": not run, {}\n", r.refused);
       continue;
     }
-    out += fmt::format("; {:.0f} tok/s; {:.1f} distinct experts a layer ({:.1f} expected); timed logits {}\n",
-                       r.tokens_per_s(), r.distinct_experts, r.expected_experts,
-                       r.same_logits ? "equal an untimed step's" : "DIFFER from an untimed step's");
+    out +=
+        fmt::format("; {:.0f} {}/s; {:.1f} distinct experts a layer ({:.1f} expected); timed logits {}\n",
+                    r.tokens_per_s(), asked.draft ? "drafts" : "tok", r.distinct_experts, r.expected_experts,
+                    r.same_logits ? "equal an untimed step's" : "DIFFER from an untimed step's");
     out += fmt::format("  {:<6} {:>10} {:>22} {:>6} {:>8} {:>10} {:>10} {:>7}\n", "part", "ms", "min … max",
                        "A/A %", "GB", "GFLOP", "roof ms", "% roof");
     for (const StepPart& p : r.parts)

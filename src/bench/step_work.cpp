@@ -35,48 +35,53 @@ StepPart part(const char* name, const Sum& s) {
   return p;
 }
 
-}  // namespace
+// Of one layer and all rows.
+class Work {
+ public:
+  Work(const kernels::Dims& dims, const StepSize& size)
+      : d_(dims),
+        size_(size),
+        rows_(static_cast<double>(size.rows)),
+        sequences_(static_cast<double>(size.sequences)),
+        // Of a row in the middle: those of a slice see ever more.
+        context_(size.context + size.rows / size.sequences / 2) {}
 
-std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels::Dims& d,
-                              const StepSize& size) {
-  const double rows = static_cast<double>(size.rows), sequences = static_cast<double>(size.sequences);
-  const auto latent_bytes = static_cast<double>(kernels::row_bytes(size.kv, d.latent));
-  const auto key_bytes = static_cast<double>(kernels::row_bytes(size.kv, d.index_dim));
-  // Of a row in the middle: those of a slice see ever more.
-  const int64_t context = size.context + size.rows / size.sequences / 2;
-  const int64_t whole_pools = context / d.index_pool;
-  const auto pools = static_cast<double>(whole_pools);
-  const double seen = static_cast<double>(std::min(context, d.index_topk + d.index_pool - 1));
-  Sum kda, dsa, ffn, mhc, head;
-  for (const model::LayerWeights& w : weights.layers) {
-    mhc.weight({w.attention_hc.fn}, rows);
-    mhc.weight({w.ffn_hc.fn}, rows);
-    mhc.bytes += 2 * rows * 2 * static_cast<double>(d.streams * d.hidden) * 4;  // streams, in and out
-    if (w.kind.attention == LayerAttention::kda) {
-      for (const Weight& m :
-           {w.kda.q, w.kda.k, w.kda.v, w.kda.f_a, w.kda.g_a, w.kda.f_b, w.kda.g_b, w.kda.b, w.kda.o})
-        kda.weight(m, rows);
-      const double state = static_cast<double>(d.kda_heads * d.kda_key * d.kda_key);
-      kda.bytes += sequences * 2 * state * 4;
-      kda.compute(rows * 7 * state, kBf16Rate);
-    } else {
-      for (const Weight& m : {w.dsa.q_a, w.dsa.kv_a, w.dsa.q_b, w.dsa.o, Weight{w.dsa.absorb_k},
-                              Weight{w.dsa.absorb_v}, w.dsa.wq_b, w.dsa.wk, w.dsa.gate, w.dsa.weights_proj})
-        dsa.weight(m, rows);
-      dsa.bytes += rows * seen * latent_bytes;
-      dsa.compute(rows * seen * static_cast<double>(d.mla_heads * d.latent) * 4, kBf16Rate);
-      if (!w.dsa.shared_indexer && context > d.index_topk) {
-        dsa.bytes += sequences * pools * key_bytes;
-        dsa.compute(rows * pools * static_cast<double>(d.index_heads * d.index_dim) * 2, kBf16Rate);
-      }
-    }
+  void mhc(Sum& s, const model::LayerWeights& w) const {
+    s.weight({w.attention_hc.fn}, rows_);
+    s.weight({w.ffn_hc.fn}, rows_);
+    s.bytes += 2 * rows_ * 2 * static_cast<double>(d_.streams * d_.hidden) * 4;  // streams, in and out
+  }
+
+  void kda(Sum& s, const model::KdaWeights& w) const {
+    for (const Weight& m : {w.q, w.k, w.v, w.f_a, w.g_a, w.f_b, w.g_b, w.b, w.o}) s.weight(m, rows_);
+    const double state = static_cast<double>(d_.kda_heads * d_.kda_key * d_.kda_key);
+    s.bytes += sequences_ * 2 * state * 4;
+    s.compute(rows_ * 7 * state, kBf16Rate);
+  }
+
+  void dsa(Sum& s, const model::DsaWeights& w, bool selects) const {
+    for (const Weight& m : {w.q_a, w.kv_a, w.q_b, w.o, Weight{w.absorb_k}, Weight{w.absorb_v}})
+      s.weight(m, rows_);
+    const double seen = static_cast<double>(std::min(context_, d_.index_topk + d_.index_pool - 1));
+    s.bytes += rows_ * seen * static_cast<double>(kernels::row_bytes(size_.kv, d_.latent));
+    s.compute(rows_ * seen * static_cast<double>(d_.mla_heads * d_.latent) * 4, kBf16Rate);
+    if (!selects) return;
+    for (const Weight& m : {w.wq_b, w.wk, w.gate, w.weights_proj}) s.weight(m, rows_);
+    if (context_ <= d_.index_topk) return;
+    const int64_t whole_pools = context_ / d_.index_pool;
+    const auto pools = static_cast<double>(whole_pools);
+    s.bytes += sequences_ * pools * static_cast<double>(kernels::row_bytes(size_.kv, d_.index_dim));
+    s.compute(rows_ * pools * static_cast<double>(d_.index_heads * d_.index_dim) * 2, kBf16Rate);
+  }
+
+  void ffn(Sum& s, const model::LayerWeights& w) const {
     if (w.kind.mlp == LayerMlp::dense) {
-      for (const Weight& m : {w.dense.gate, w.dense.up, w.dense.down}) ffn.weight(m, rows);
-      continue;
+      for (const Weight& m : {w.dense.gate, w.dense.up, w.dense.down}) s.weight(m, rows_);
+      return;
     }
-    ffn.weight(w.moe.router, rows);
-    const model::FfnWeights& s = w.moe.shared;
-    for (const Weight& m : {s.gate, s.up, s.down}) ffn.weight(m, rows);
+    s.weight(w.moe.router, rows_);
+    const model::FfnWeights& shared = w.moe.shared;
+    for (const Weight& m : {shared.gate, shared.up, shared.down}) s.weight(m, rows_);
     Sum expert;  // its table may lie on a device; all are of one shape and type
     const auto matrix = [&](int64_t out, int64_t in) {
       static const float scale = 0;
@@ -85,15 +90,54 @@ std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels:
       return m;
     };
     for (const Weight& m :
-         {matrix(w.moe.inner, d.hidden), matrix(w.moe.inner, d.hidden), matrix(d.hidden, w.moe.inner)})
+         {matrix(w.moe.inner, d_.hidden), matrix(w.moe.inner, d_.hidden), matrix(d_.hidden, w.moe.inner)})
       expert.weight(m, 1);
-    ffn.bytes += size.distinct * expert.bytes;
-    ffn.flops += size.choices * expert.flops;
-    ffn.seconds += size.choices * expert.seconds;
+    s.bytes += size_.distinct * expert.bytes;
+    s.flops += size_.choices * expert.flops;
+    s.seconds += size_.choices * expert.seconds;
   }
-  head.weight(weights.lm_head, static_cast<double>(size.sampled), size.sampled > 0 ? 1 : 0);
-  head.bytes += rows * static_cast<double>(d.hidden) * 2;
+
+  void head(Sum& s, const Weight& lm_head) const {
+    s.weight(lm_head, static_cast<double>(size_.sampled), size_.sampled > 0 ? 1 : 0);
+    s.bytes += rows_ * static_cast<double>(d_.hidden) * 2;
+  }
+
+ private:
+  const kernels::Dims& d_;
+  const StepSize& size_;
+  double rows_, sequences_;
+  int64_t context_;
+};
+
+}  // namespace
+
+std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels::Dims& dims,
+                              const StepSize& size) {
+  const Work work(dims, size);
+  Sum kda, dsa, ffn, mhc, head;
+  for (const model::LayerWeights& w : weights.layers) {
+    work.mhc(mhc, w);
+    if (w.kind.attention == LayerAttention::kda) {
+      work.kda(kda, w.kda);
+    } else {
+      work.dsa(dsa, w.dsa, !w.dsa.shared_indexer);
+    }
+    work.ffn(ffn, w);
+  }
+  work.head(head, weights.lm_head);
   return {part("kda", kda), part("dsa", dsa), part("ffn", ffn), part("mhc", mhc), part("head", head)};
+}
+
+StepPart draft_work(const model::ModelWeights& weights, const kernels::Dims& dims, const StepSize& size,
+                    bool selects) {
+  const Work work(dims, size);
+  const model::DraftWeights& w = *weights.draft;
+  Sum sum;
+  sum.weight(w.eh_proj, static_cast<double>(size.rows));
+  work.dsa(sum, w.layer.dsa, selects);
+  work.ffn(sum, w.layer);
+  work.head(sum, weights.lm_head);
+  return part(selects ? "first" : "step", sum);
 }
 
 }  // namespace godwit::bench

@@ -18,4 +18,8 @@ struct StepSize {
 std::vector<StepPart> work_of(const model::ModelWeights& weights, const kernels::Dims& dims,
                               const StepSize& size);
 
+// A draft: "first" when it selects, else "step". size.distinct and choices are those of the draft layer.
+StepPart draft_work(const model::ModelWeights& weights, const kernels::Dims& dims, const StepSize& size,
+                    bool selects);
+
 }  // namespace godwit::bench

@@ -27,35 +27,48 @@ class Maker {
         noise_(noise),
         out_(std::make_unique<ModelWeights>(memory)) {}
 
-  std::unique_ptr<ModelWeights> make() {
+  std::unique_ptr<ModelWeights> make(bool draft) {
     const int64_t vocabulary = plan_.vocabulary(rank_).size();
     out_->embed = plain(vocabulary, d_.hidden);
     out_->lm_head = plain(vocabulary, d_.hidden);
     out_->first_id = plan_.vocabulary(rank_).begin;
     out_->final_norm = constant(d_.hidden, 1);
     for (const LayerConfig& kind : text_.layers) {
-      model::LayerWeights layer;
-      layer.kind = kind;
+      model::LayerWeights layer = block(kind);
       layer.attention_hc = mhc();
       layer.ffn_hc = mhc();
-      layer.input_norm = constant(d_.hidden, 1);
-      layer.post_attention_norm = constant(d_.hidden, 1);
-      if (kind.attention == LayerAttention::kda) {
-        layer.kda = kda();
-      } else {
-        layer.dsa = dsa(kind.indexer == LayerIndexer::shared);
-      }
-      if (kind.mlp == LayerMlp::dense) {
-        layer.dense = ffn(text_.intermediate_size / plan_.tp());
-      } else {
-        layer.moe = moe();
-      }
       out_->layers.push_back(layer);
+    }
+    if (draft) {
+      model::DraftWeights& w = out_->draft.emplace();
+      w.eh_proj = plain(d_.hidden, 2 * d_.hidden);
+      w.token_norm = constant(d_.hidden, 1);
+      w.hidden_norm = constant(d_.hidden, 1);
+      w.layer = block({LayerAttention::dsa, LayerIndexer::full, LayerMlp::sparse});
+      w.head_norm = constant(d_.hidden, 1);
     }
     return std::move(out_);
   }
 
  private:
+  model::LayerWeights block(const LayerConfig& kind) {
+    model::LayerWeights layer;
+    layer.kind = kind;
+    layer.input_norm = constant(d_.hidden, 1);
+    layer.post_attention_norm = constant(d_.hidden, 1);
+    if (kind.attention == LayerAttention::kda) {
+      layer.kda = kda();
+    } else {
+      layer.dsa = dsa(kind.indexer == LayerIndexer::shared);
+    }
+    if (kind.mlp == LayerMlp::dense) {
+      layer.dense = ffn(text_.intermediate_size / plan_.tp());
+    } else {
+      layer.moe = moe();
+    }
+    return layer;
+  }
+
   Weight plain(int64_t rows, int64_t columns) {
     const int64_t bytes = rows * columns * size_of(DType::bf16);
     Weight w{make_view(out_->arena.take(bytes), DType::bf16, rows, columns)};
@@ -207,8 +220,9 @@ void Noise::copy_from(const std::byte* pool, void* to, int64_t bytes) {
 }
 
 std::unique_ptr<model::ModelWeights> make_weights(const ModelConfig& config, const ShardPlan& plan,
-                                                  int64_t rank, kernels::Memory& memory, Noise& noise) {
-  return Maker(config, plan, rank, memory, noise).make();
+                                                  int64_t rank, kernels::Memory& memory, Noise& noise,
+                                                  bool draft) {
+  return Maker(config, plan, rank, memory, noise).make(draft);
 }
 
 }  // namespace godwit::bench

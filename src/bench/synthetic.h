@@ -37,6 +37,7 @@ void fill_pages(const model::RankState& state, int64_t pages, DType kv, const ke
                 kernels::Memory& memory, Noise& noise);
 
 std::unique_ptr<model::ModelWeights> make_weights(const ModelConfig& config, const ShardPlan& plan,
-                                                  int64_t rank, kernels::Memory& memory, Noise& noise);
+                                                  int64_t rank, kernels::Memory& memory, Noise& noise,
+                                                  bool draft = false);
 
 }  // namespace godwit::bench

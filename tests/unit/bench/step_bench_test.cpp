@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "bench/shape.h"
+#include "bench/step_work.h"
+#include "model/glm5_next/dims.h"
+
 namespace godwit::bench {
 namespace {
 
@@ -76,6 +80,74 @@ TEST(StepBench, SliceWithContextBeforeItAndDecodeStepsBehind) {
   EXPECT_NE(json.find("cases")->as_array()[0].find("behind"), nullptr);
 }
 
+TEST(StepBench, DraftsThatSelectAndThoseBehindThem) {
+  StepCase c = tiny();
+  c.draft = true;
+  c.batches = {3};
+  c.contexts = {259, 900};  // a pool is completed between the two drafts of the first
+  const auto results = run_step_bench(c);
+  ASSERT_TRUE(results.ok()) << results.error().message;
+  ASSERT_EQ(results->size(), 2u);
+  for (const StepResult& r : *results) {
+    expect_sound(r);
+    ASSERT_EQ(r.parts.size(), 2u);
+    EXPECT_EQ(r.rows, 1);
+    // The first also has the indexer's matrices and keys to read.
+    EXPECT_GT(gigabytes(r, "step"), 0);
+    EXPECT_GT(gigabytes(r, "first"), gigabytes(r, "step"));
+    EXPECT_GT(r.distinct_experts, 0);
+  }
+  EXPECT_GT(gigabytes((*results)[1], "first") - gigabytes((*results)[0], "first"),
+            gigabytes((*results)[1], "step") - gigabytes((*results)[0], "step"));
+  EXPECT_NE(as_table(c, *results).find("drafts/s"), std::string::npos);
+  EXPECT_EQ(as_json(c, *results).find("kind")->as_string(), "draft");
+}
+
+// The roof of a draft of the real model at TP4: the arithmetic of kernels spec §3.11, without its embedding
+// row.
+TEST(StepWork, ADraftOfTheRealModelReadsWhatTheSpecSays) {
+  const auto config = read_shape("glm-5.3-flash");
+  ASSERT_TRUE(config.ok());
+  const auto shards = ShardPlan::make(config->text, 4, 1);
+  const kernels::Dims d = model::rank_dims(config->text, *shards);
+  const auto matrix = [](int64_t out, int64_t in, DType dtype) {
+    static const float scale = 0;
+    static std::byte value{};
+    Weight w{make_view(&value, dtype, out, in)};
+    if (dtype == DType::f8_e4m3) w.scales = &scale;
+    return w;
+  };
+  const auto codes = [&](int64_t out, int64_t in) { return matrix(out, in, DType::f8_e4m3); };
+  const auto plain = [&](int64_t out, int64_t in) { return matrix(out, in, DType::bf16); };
+  const auto cpu = kernels::make_cpu_ops(1);
+  model::ModelWeights weights(cpu->memory());
+  weights.lm_head = plain(shards->vocabulary(0).size(), d.hidden);
+  model::DraftWeights& w = weights.draft.emplace();
+  w.eh_proj = plain(d.hidden, 2 * d.hidden);
+  w.layer.kind = {LayerAttention::dsa, LayerIndexer::full, LayerMlp::sparse};
+  model::DsaWeights& a = w.layer.dsa;
+  a.q_a = codes(config->text.q_lora_rank, d.hidden);
+  a.kv_a = codes(d.latent, d.hidden);
+  a.q_b = codes(d.mla_heads * d.nope, config->text.q_lora_rank);
+  a.o = codes(d.hidden, d.mla_heads * d.value);
+  a.absorb_k = plain(d.mla_heads * d.latent, d.nope).data;
+  a.absorb_v = plain(d.mla_heads * d.value, d.latent).data;
+  a.wq_b = plain(d.index_heads * d.index_dim, config->text.q_lora_rank);
+  a.wk = plain(d.index_dim, d.hidden);
+  a.gate = plain(d.index_dim, d.hidden);
+  a.weights_proj = plain(d.index_heads, d.hidden);
+  w.layer.moe.router = plain(d.experts, d.hidden);
+  w.layer.moe.dtype = DType::f8_e4m3;
+  w.layer.moe.inner = d.expert_inner;
+  w.layer.moe.shared = {codes(d.shared_inner, d.hidden), codes(d.shared_inner, d.hidden),
+                        codes(d.hidden, d.shared_inner)};
+  const StepSize size{1, 1, 8192, 1, 8, 8, DType::bf16};
+  const StepPart step = draft_work(weights, d, size, false), first = draft_work(weights, d, size, true);
+  EXPECT_NEAR(first.gigabytes, 0.500, 0.01);
+  EXPECT_NEAR(first.gigabytes - step.gigabytes, 0.0149 + 0.0005, 0.0005);  // index front, and 2,048 keys
+  EXPECT_NEAR(first.roof_us, 116, 3);
+}
+
 TEST(StepBench, ASliceThatAllocatesIsNotTrusted) {
   StepResult r;
   r.same_logits = true;
@@ -90,6 +162,12 @@ TEST(StepBench, RefusesWhatItCannotTime) {
   c.prefill = 64;
   c.batches = {2};
   EXPECT_EQ(run_step_bench(c).error().field, "--prefill");
+  c.batches = {1};
+  c.draft = true;
+  EXPECT_EQ(run_step_bench(c).error().field, "--draft");
+  c.prefill = 0;
+  c.rows = 6;
+  EXPECT_EQ(run_step_bench(c).error().field, "--draft");
   c = tiny();
   c.contexts = {1 << 20};
   EXPECT_EQ(run_step_bench(c).error().field, "--context");

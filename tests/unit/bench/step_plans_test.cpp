@@ -52,6 +52,21 @@ TEST(StepPlans, MillionTokensBesideManySequencesTakeOneContext) {
   EXPECT_EQ((StepShape{.batch = 64, .context = kMillion - 1}.pages()), 64 * kMillion / 64);
 }
 
+TEST(StepPlans, DraftsLieOnePositionOn) {
+  const StepShape shape{.batch = 2, .context = 127, .drafts = 1};
+  EXPECT_EQ(shape.pages(), 2 * 3);  // tokens 0 … 128
+  const schedule::StepPlan step = make_plan(shape, {0, 50}), draft = plan_draft(step);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(draft.sequences[i].rows.first, 128);
+    EXPECT_EQ(draft.sequences[i].rows.kind, kernels::RowKind::draft);
+    EXPECT_EQ(draft.sequences[i].rows.slot, step.sequences[i].rows.slot);
+    const std::vector<int32_t> pages = table(draft, i), before = table(step, i);
+    EXPECT_EQ(pages.size(), 3u);
+    EXPECT_TRUE(std::equal(before.begin(), before.end(), pages.begin()));
+  }
+  EXPECT_TRUE(draft.restores.empty());
+}
+
 TEST(StepPlans, SliceBeginsOnAPageAndDecodesBehindItself) {
   const StepShape shape{.context = 1000, .rows = 130, .prefill = true};
   EXPECT_EQ(shape.first(), 960);
