@@ -38,10 +38,33 @@ struct Case {
   bool is_slice() const { return rows > 64; }
 };
 
-class World {
+// Device memory that goes with its owner.
+class Held {
+ protected:
+  explicit Held(DeviceMemory& memory) : memory_(memory) {}
+  ~Held() {
+    for (void* p : owned_) memory_.release(p);
+  }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  void* take(int64_t bytes) { return owned_.emplace_back(memory_.allocate(bytes)); }
+  template <class T>
+  T* put(const std::vector<T>& v) {
+    const auto bytes = static_cast<int64_t>(v.size() * sizeof(T));
+    void* p = take(bytes);
+    memory_.upload(p, v.data(), bytes);
+    return static_cast<T*>(p);
+  }
+  DeviceMemory& memory_;
+
+ private:
+  std::vector<void*> owned_;
+};
+
+class World : Held {
  public:
-  World(DeviceMemory& memory, cudaStream_t stream, const Case& c)
-      : memory_(memory), stream_(stream), case_(c) {
+  World(DeviceMemory& memory, cudaStream_t stream, const Case& c) : Held(memory), stream_(stream), case_(c) {
     const int64_t pages = (c.context + c.rows + kPageTokens - 1) / kPageTokens;
     cache_.pooled_offset = 0;
     cache_.latent_offset = kPageTokens / kPool * kernels::row_bytes(c.format, kIndexDim);
@@ -114,9 +137,6 @@ class World {
     if (c.is_slice()) spread_lists();
     select_scratch_ = take(select_bytes(at_once_, most_pools_));
     attend_scratch_ = take(attend_bytes(at_once_, kHeads, kLatent, kTopk, kPool));
-  }
-  ~World() {
-    for (void* p : owned_) memory_.release(p);
   }
 
   void write(int layer) {
@@ -220,14 +240,6 @@ class World {
     c.base = bases_[static_cast<size_t>(layer)];
     return c;
   }
-  void* take(int64_t bytes) { return owned_.emplace_back(memory_.allocate(bytes)); }
-  template <class T>
-  T* put(const std::vector<T>& v) {
-    const auto bytes = static_cast<int64_t>(v.size() * sizeof(T));
-    void* p = take(bytes);
-    memory_.upload(p, v.data(), bytes);
-    return static_cast<T*>(p);
-  }
   template <class T>
   std::vector<T> read(const View& v) {
     std::vector<T> out(static_cast<size_t>(v.rows * v.cols));
@@ -280,11 +292,9 @@ class World {
     return bytes;
   }
 
-  DeviceMemory& memory_;
   cudaStream_t stream_;
   Case case_;
   std::mt19937_64 random_{7};
-  std::vector<void*> owned_;
   std::vector<std::byte*> bases_;
   kernels::DsaCache cache_;
   kernels::StepView step_;
@@ -297,10 +307,10 @@ class World {
 
 // The last `rows` rows of a prompt of `context` tokens. Queries are values that bf16 holds, which their form
 // does not round, so that the lists of both forms may be compared.
-class PromptSelection {
+class PromptSelection : Held {
  public:
   PromptSelection(Device& device, DeviceMemory& memory, DType format, int64_t rows, int64_t context)
-      : device_(device), memory_(memory) {
+      : Held(memory), device_(device) {
     const int64_t pages = (context + kPageTokens - 1) / kPageTokens, per_page = kPageTokens / kPool;
     kernels::DsaCache cache;
     cache.latent_offset = per_page * kernels::row_bytes(format, kIndexDim);
@@ -343,9 +353,6 @@ class PromptSelection {
       const int64_t pools = (t + 1) / kPool;
       if (pools > kTopk / kPool) flop_ += 2.0 * kIndexHeads * kIndexDim * static_cast<double>(pools);
     }
-  }
-  ~PromptSelection() {
-    for (void* p : owned_) memory_.release(p);
   }
 
   void of_prompt() { slice_select(device_.stream(), step_, select_, scratch_, device_.multiprocessors()); }
@@ -393,14 +400,6 @@ class PromptSelection {
   double flop() const { return flop_; }
 
  private:
-  void* take(int64_t bytes) { return owned_.emplace_back(memory_.allocate(bytes)); }
-  template <class T>
-  T* put(const std::vector<T>& v) {
-    const auto bytes = static_cast<int64_t>(v.size() * sizeof(T));
-    void* p = take(bytes);
-    memory_.upload(p, v.data(), bytes);
-    return static_cast<T*>(p);
-  }
   std::vector<float> normal(int64_t count) {
     std::vector<float> v(static_cast<size_t>(count));
     for (float& x : v) x = distribution_(random_);
@@ -414,10 +413,8 @@ class PromptSelection {
   }
 
   Device& device_;
-  DeviceMemory& memory_;
   std::mt19937_64 random_{11};
   std::normal_distribution<float> distribution_;
-  std::vector<void*> owned_;
   kernels::StepView step_;
   kernels::IndexSelect select_;
   void* scratch_ = nullptr;

@@ -304,10 +304,8 @@ std::string broken_promise(const Ledger& ledger, int64_t free_before, int64_t fr
   if (over <= promised / kTolerance) return {};
   return fmt::format(
       "the ledger promised that {} of the device would be free, and {} are: loading and recording took {} "
-      "where {} "
-      "are priced. Something else uses the device, or a line of the ledger is too small. Nothing more is "
-      "allocated, "
-      "but a start with less to spare would fail: give --gpu-memory {} less",
+      "where {} are priced. Something else uses the device, or a line of the ledger is too small. Nothing "
+      "more is allocated, but a start with less to spare would fail: give --gpu-memory {} less",
       readable_bytes(free_before - promised), readable_bytes(free_after), readable_bytes(taken),
       readable_bytes(promised), readable_bytes(over));
 }

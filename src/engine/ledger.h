@@ -17,10 +17,11 @@ namespace godwit::engine {
 // grow.
 constexpr int64_t kRuntimeReserve = 8 << 20;
 // What a GPU's libraries take and nobody here allocates, until a device has told: the driver's context with
-// all kernels loaded, and cuBLASLt, of which about 350 MB were seen.
+// all kernels loaded, and cuBLASLt. Estimates.
 constexpr int64_t kDriverContext = int64_t{1} << 30;
 constexpr int64_t kLibraryBytes = int64_t{384} << 20;
-// Of a recorded step: 16 of the tiny model, 2,128 launches, took 6 MiB (an H200, allocations of 2 MiB).
+// Of a recorded step: 16 of the tiny model, 2,128 launches, took 6 MiB in allocations of 2
+// (bench/results/cuda-selftest-2026-12-01.txt).
 constexpr int64_t kGraphNodeBytes = 4096;
 
 // What the weights are: from the headers of a checkpoint, or from config.json alone.

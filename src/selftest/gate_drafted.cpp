@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <cstring>
 #include <random>
 
 #include "selftest/gates.h"
+#include "selftest/row_logits.h"
 
 namespace godwit::selftest {
 namespace {
@@ -12,37 +12,11 @@ using kernels::RowKind;
 constexpr int64_t kPrompt = 330;  // past the small models' dense limit
 constexpr int32_t kDrafts = 5;
 
-std::span<const int32_t> part(const std::vector<int32_t>& ids, int64_t first, int64_t count) {
-  return std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-}
-
-// Logits of the rows that drew in the newest step or draft.
-class DraftLogits final : public model::Observer {
- public:
-  explicit DraftLogits(Rig& rig) : rig_(rig) { rig.model().observe(this); }
-  ~DraftLogits() override { rig_.model().observe(nullptr); }
-  void after_layer(int, const View&) override {}
-  void after_select(int, const View&, const View&) override {}
-  void after_route(int, const View&, const View&) override {}
-  void before_sample(const View&, const View& logits) override {
-    rows.clear();
-    for (int64_t r = 0; r < logits.rows; ++r)
-      rows.emplace_back(logits.row<float>(r), logits.row<float>(r) + logits.cols);
-  }
-  std::vector<std::vector<float>> rows;
-
- private:
-  Rig& rig_;
-};
-
 using Drafts = std::vector<std::vector<float>>;  // logits of each
 
 bool same_bits(const Drafts& a, const Drafts& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i)
-    if (a[i].size() != b[i].size() || std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0)
-      return false;
-  return true;
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const auto& x, const auto& y) { return selftest::same_bits(x, y); });
 }
 
 // Ids with one behind the last position, and the slot they run in.
@@ -97,7 +71,7 @@ class Drafting {
   }
 
   Rig& rig_;
-  DraftLogits logits_;
+  RowLogits logits_;
   std::vector<Drafts> drafts_;
 };
 

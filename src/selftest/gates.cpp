@@ -1,9 +1,9 @@
 #include "selftest/gates.h"
 
-#include <cstring>
 #include <random>
 
 #include "selftest/capture.h"
+#include "selftest/row_logits.h"
 
 namespace godwit::selftest {
 namespace {
@@ -21,33 +21,6 @@ std::vector<int32_t> random_ids(const ModelConfig& config, int64_t count, uint32
   return ids;
 }
 
-std::span<const int32_t> part(const std::vector<int32_t>& ids, int64_t first, int64_t count) {
-  return std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-// Logits of the newest sampled rows of one step.
-class Logits final : public model::Observer {
- public:
-  explicit Logits(Rig& rig) : rig_(rig) { rig.model().observe(this); }
-  ~Logits() override { rig_.model().observe(nullptr); }
-  void after_layer(int, const View&) override {}
-  void after_select(int, const View&, const View&) override {}
-  void after_route(int, const View&, const View&) override {}
-  void before_sample(const View&, const View& logits) override {
-    rows.clear();
-    for (int64_t r = 0; r < logits.rows; ++r)
-      rows.emplace_back(logits.row<float>(r), logits.row<float>(r) + logits.cols);
-  }
-  std::vector<std::vector<float>> rows;
-
- private:
-  Rig& rig_;
-};
-
 void prefill(Rig& rig, int32_t slot, const std::vector<int32_t>& ids, std::span<const int64_t> edges) {
   for (size_t i = 0; i + 1 < edges.size(); ++i) {
     const Rig::Rows rows{slot, RowKind::prefill, edges[i], part(ids, edges[i], edges[i + 1] - edges[i]),
@@ -56,7 +29,7 @@ void prefill(Rig& rig, int32_t slot, const std::vector<int32_t>& ids, std::span<
   }
 }
 
-std::vector<float> decode(Rig& rig, Logits& logits, int32_t slot, const std::vector<int32_t>& ids,
+std::vector<float> decode(Rig& rig, RowLogits& logits, int32_t slot, const std::vector<int32_t>& ids,
                           int64_t first) {
   for (int64_t at = first; at < static_cast<int64_t>(ids.size()); ++at) {
     const Rig::Rows rows{slot, RowKind::decode, at, part(ids, at, 1), 1};
@@ -74,7 +47,7 @@ Result<void> check_cache_is_used(const std::filesystem::path& model_dir, const R
     RigOptions with = options;
     with.cache = format;
     GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, with));
-    Logits logits(*rig);
+    RowLogits logits(*rig);
     const std::vector<int32_t> ids = random_ids(rig->config(), 331, 7);
     prefill(*rig, 1, std::vector<int32_t>(ids.begin(), ids.end() - 1), std::vector<int64_t>{0, 330});
     seen.push_back(logits.rows.back());
@@ -87,7 +60,7 @@ Result<void> check_cache_is_used(const std::filesystem::path& model_dir, const R
 
 Result<Report> gate_chunked(const std::filesystem::path& model_dir, const RigOptions& options) {
   GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, options));
-  Logits logits(*rig);
+  RowLogits logits(*rig);
   Report report;
   const std::vector<int32_t> ids = random_ids(rig->config(), kPrompt + kDecoded, 1);
   const std::vector<std::vector<int64_t>> slicings = {
@@ -123,7 +96,7 @@ Result<Report> gate_chunked(const std::filesystem::path& model_dir, const RigOpt
 
 Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOptions& options) {
   GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, options));
-  Logits logits(*rig);
+  RowLogits logits(*rig);
   Report report;
   const std::vector<int32_t> a = random_ids(rig->config(), 200, 2);
   const std::vector<int32_t> b = random_ids(rig->config(), 330, 3);
@@ -170,7 +143,7 @@ Result<Report> gate_batched(const std::filesystem::path& model_dir, const RigOpt
 
 Result<Report> gate_forced(const std::filesystem::path& model_dir, const RigOptions& options) {
   GODWIT_ASSIGN(const std::unique_ptr<Rig> rig, Rig::open(model_dir, options));
-  Logits logits(*rig);
+  RowLogits logits(*rig);
   Report report;
   const int64_t prompt = 130;
   const std::vector<int32_t> ids = random_ids(rig->config(), prompt + 70, 5);

@@ -5,6 +5,7 @@
 
 #include "harness.h"
 #include "kda_world.h"
+#include "moe_case.h"
 
 namespace godwit::ops_test {
 namespace {
@@ -215,35 +216,13 @@ TEST_P(Bf16Activations, MoeReadsThem) {
                              s.weight(seed + 2, shape.width, shape.inner, dtype)});
           }
           const auto moe = [&](const View& x) {
-            kernels::Moe a;
-            a.route = {x,
+            const kernels::Moe a =
+                moe_of(s, {shape.experts, shape.chosen, shape.inner, dtype, 0, kLimit, decode_rows}, x,
                        s.weight(427, shape.experts, shape.width, DType::bf16),
-                       s.floats(random_matrix(428, 1, shape.experts, 0.3f).v),
-                       2.5f,
-                       s.output(rows, shape.experts),
-                       s.output(rows, shape.chosen, DType::i32),
-                       s.output(rows, shape.chosen),
-                       decode_rows};
-            a.experts.x = x;
-            a.experts.ids = a.route.ids;
-            a.experts.weights = a.route.weights;
-            a.experts.experts = s.upload(table);
-            a.experts.dtype = dtype;
-            a.experts.inner = shape.inner;
-            a.experts.expert_count = static_cast<int32_t>(shape.experts);
-            a.experts.limit = kLimit;
-            a.experts.out = s.output(rows, shape.width);
-            a.experts.decode_rows = decode_rows;
-            a.shared = {x,
-                        s.weight(421, shape.shared, shape.width, dtype),
+                       s.floats(random_matrix(428, 1, shape.experts, 0.3f).v), table,
+                       {s.weight(421, shape.shared, shape.width, dtype),
                         s.weight(422, shape.shared, shape.width, dtype),
-                        s.weight(423, shape.width, shape.shared, dtype),
-                        kLimit,
-                        s.output(rows, 2 * shape.shared),
-                        s.output(rows, shape.shared),
-                        s.output(rows, shape.width),
-                        decode_rows};
-            a.out = s.output(rows, shape.width);
+                        s.weight(423, shape.width, shape.shared, dtype)});
             s.ops.moe(a);
             return s.read(a.out);
           };

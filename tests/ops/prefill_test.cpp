@@ -5,6 +5,7 @@
 
 #include "exact_fp8.h"
 #include "harness.h"
+#include "moe_case.h"
 
 namespace godwit::ops_test {
 namespace {
@@ -151,39 +152,10 @@ Matrix expert_rows(const ExpertShape& shape, int64_t rows) {
 }
 
 Matrix moe(Side& s, const ExpertShape& shape, const Matrix& x, int64_t decode_rows) {
-  const int64_t n = x.rows;
-  const View in = s.input(x);
-  kernels::Moe a;
-  a.route = {in,
-             s.weight(372, shape.experts, shape.width, DType::bf16),
-             s.floats(random_matrix(373, 1, shape.experts, 0.3f).v),
-             2.5f,
-             s.output(n, shape.experts),
-             s.output(n, shape.chosen, DType::i32),
-             s.output(n, shape.chosen),
-             decode_rows};
-  a.experts.x = in;
-  a.experts.ids = a.route.ids;
-  a.experts.weights = a.route.weights;
-  a.experts.experts = s.upload(table(s, shape));
-  a.experts.dtype = DType::f8_e4m3;
-  a.experts.inner = shape.inner;
-  a.experts.first_expert = shape.first;
-  a.experts.expert_count = shape.held;
-  a.experts.limit = kLimit;
-  a.experts.out = s.output(n, shape.width);
-  a.experts.decode_rows = decode_rows;
-  const kernels::ExpertWeights shared = shared_expert(s, shape);
-  a.shared = {in,
-              shared.gate,
-              shared.up,
-              shared.down,
-              kLimit,
-              s.output(n, 2 * shape.shared),
-              s.output(n, shape.shared),
-              s.output(n, shape.width),
-              decode_rows};
-  a.out = s.output(n, shape.width);
+  const kernels::Moe a = moe_of(
+      s, {shape.experts, shape.chosen, shape.inner, DType::f8_e4m3, shape.first, kLimit, decode_rows},
+      s.input(x), s.weight(372, shape.experts, shape.width, DType::bf16),
+      s.floats(random_matrix(373, 1, shape.experts, 0.3f).v), table(s, shape), shared_expert(s, shape));
   s.ops.moe(a);
   return s.read(a.out);
 }
@@ -242,28 +214,11 @@ TEST_P(EveryBackend, PrefillFfnIsItsProducts) {
       expect_same_bits(s.read(a.out), s.read(out), fmt::format("{} rows, {} of decode", rows, decode_rows));
 
       // The shared expert of a MoE layer, too.
-      kernels::Moe m;
-      m.route = {x,
-                 s.weight(372, 3, kWidth, DType::bf16),
-                 s.floats(random_matrix(373, 1, 3, 0.3f).v),
-                 2.5f,
-                 s.output(rows, 3),
-                 s.output(rows, 2, DType::i32),
-                 s.output(rows, 2),
-                 decode_rows};
-      m.experts.x = x;
-      m.experts.ids = m.route.ids;
-      m.experts.weights = m.route.weights;
-      m.experts.experts = s.upload(std::vector<kernels::ExpertWeights>(
-          3, {weight(380, 128, kWidth), weight(381, 128, kWidth), weight(382, kWidth, 128)}));
-      m.experts.dtype = DType::f8_e4m3;
-      m.experts.inner = 128;
-      m.experts.expert_count = 3;
-      m.experts.limit = kLimit;
-      m.experts.out = s.output(rows, kWidth);
-      m.experts.decode_rows = decode_rows;
-      m.shared = a;
-      m.out = s.output(rows, kWidth);
+      const kernels::ExpertWeights routed{weight(380, 128, kWidth), weight(381, 128, kWidth),
+                                          weight(382, kWidth, 128)};
+      const kernels::Moe m = moe_of(
+          s, {3, 2, 128, DType::f8_e4m3, 0, kLimit, decode_rows}, x, s.weight(372, 3, kWidth, DType::bf16),
+          s.floats(random_matrix(373, 1, 3, 0.3f).v), {routed, routed, routed}, {a.gate, a.up, a.down});
       s.ops.moe(m);
       const View together = s.output(rows, kWidth);
       s.ops.experts(m.experts);

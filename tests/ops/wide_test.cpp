@@ -4,6 +4,7 @@
 
 #include "exact_fp8.h"
 #include "harness.h"
+#include "moe_case.h"
 
 namespace godwit::ops_test {
 namespace {
@@ -154,35 +155,13 @@ TEST_P(Backends, MoeOfWholeBlocks) {
         check_row_op(
             GetParam(), rows,
             [&](Side& s, const Rows& r) {
-              const auto n = static_cast<int64_t>(r.size());
-              const View in = s.input(pick(x, r));
-              kernels::Moe a;
-              a.route = {in,
-                         s.weight(72, shape.experts, shape.width, DType::bf16),
-                         s.floats(random_matrix(73, 1, shape.experts, 0.3f).v),
-                         2.5f,
-                         s.output(n, shape.experts),
-                         s.output(n, shape.chosen, DType::i32),
-                         s.output(n, shape.chosen)};
-              a.experts.x = in;
-              a.experts.ids = a.route.ids;
-              a.experts.weights = a.route.weights;
-              a.experts.experts = s.upload(table(s));
-              a.experts.dtype = dtype;
-              a.experts.inner = shape.inner;
-              a.experts.first_expert = shape.first;
-              a.experts.expert_count = shape.held;
-              a.experts.limit = kLimit;
-              a.experts.out = s.output(n, shape.width);
-              a.shared = {in,
-                          exact_or_random(s, 180, shape.shared, shape.width, dtype),
+              const kernels::Moe a =
+                  moe_of(s, {shape.experts, shape.chosen, shape.inner, dtype, shape.first, kLimit},
+                         s.input(pick(x, r)), s.weight(72, shape.experts, shape.width, DType::bf16),
+                         s.floats(random_matrix(73, 1, shape.experts, 0.3f).v), table(s),
+                         {exact_or_random(s, 180, shape.shared, shape.width, dtype),
                           exact_or_random(s, 182, shape.shared, shape.width, dtype),
-                          s.weight(184, shape.width, shape.shared, dtype),
-                          kLimit,
-                          s.output(n, 2 * shape.shared),
-                          s.output(n, shape.shared),
-                          s.output(n, shape.width)};
-              a.out = s.output(n, shape.width);
+                          s.weight(184, shape.width, shape.shared, dtype)});
               s.ops.moe(a);
               return s.read(a.out);
             },

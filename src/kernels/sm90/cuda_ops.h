@@ -107,6 +107,7 @@ class CudaOps final : public kernels::Ops {
   // Prefill rows by the library (prefill.cpp).
   bool fits_dense(const Product& p);
   void multiply_dense(std::span<const Product> products);
+  void multiply_halves(const Product& p, bool fresh);
   void multiply_codes(const Product& p, const DenseCodes& codes, std::byte* y);
   // The FFN of FP8 weights whose sides the library takes; `result` [rows, D] bf16 lies in the scratch, a.out
   // is left alone. False: nothing done.

@@ -71,45 +71,40 @@ bool CudaOps::fits_dense(const Product& p) {
 }
 
 void CudaOps::multiply_dense(std::span<const Product> products) {
-  cudaStream_t stream = device_.stream();
   const Product* held = nullptr;  // whose x lies in the scratch
   for (const Product& p : products) {
-    const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows;
-    DenseProduct d = dense_product(p);
-    const DenseCodes codes = codes_at(operand_.base, rows, p.x.cols);
-    // Packed bf16 rows are read where they lie, but for a rest.
-    const bool ready = d.type == DType::bf16 && p.x.dtype == DType::bf16 && p.x.stride == p.x.cols;
-    if (held == nullptr || !same_rows(held->x, p.x) || held->w.data.dtype != d.type) {
-      GODWIT_ASSERT(operand_bytes(d.type, rows, p.x.cols) <= operand_.bytes);
-      if (ready) {
-        if (whole < rows)
-          narrow_rows(stream, p.x.row_range(whole, rows - whole),
-                      operand_.base + whole * p.x.cols * size_of(d.type));
-      } else if (d.type == DType::bf16) {
-        narrow_rows(stream, p.x, operand_.base);
-      } else {
-        encode_rows(stream, p.x, codes);
-      }
-      held = &p;
+    const DType type = p.w.data.dtype;
+    const bool fresh = held == nullptr || !same_rows(held->x, p.x) || held->w.data.dtype != type;
+    GODWIT_ASSERT(!fresh || operand_bytes(type, p.x.rows, p.x.cols) <= operand_.bytes);
+    held = &p;
+    if (type == DType::bf16) {
+      multiply_halves(p, fresh);
+      continue;
     }
-    const bool fp8 = d.type == DType::f8_e4m3;
-    if (fp8) d.y = result_.base;
-    d.x = ready ? p.x.data : operand_.base;
-    d.x_scales = codes.scales;
-    if (whole > 0) dense_->multiply(stream, d, whole, workspace_.base);
-    if (whole < rows) {
-      d.x = operand_.base + whole * p.x.cols * size_of(d.type);
-      d.x_scales = codes.rest_scales;
-      d.y = fp8 ? result_.base + whole * d.y_stride * size_of(DType::bf16) : rest_.base;
-      dense_->multiply(stream, d, kDenseRows, workspace_.base);
-    }
-    if (fp8) {
-      widen_rows(stream, result_.base, p.out);
-    } else if (whole < rows) {
-      copy_rows(stream, reinterpret_cast<const float*>(rest_.base), d.y_stride,
-                p.out.row_range(whole, rows - whole));
-    }
+    const DenseCodes codes = codes_at(operand_.base, p.x.rows, p.x.cols);
+    if (fresh) encode_rows(device_.stream(), p.x, codes);
+    multiply_codes(p, codes, result_.base);
+    widen_rows(device_.stream(), result_.base, p.out);
   }
+}
+
+// bf16 weights. Packed bf16 rows are read where they lie, but for a rest; others from the scratch, where they
+// are put when they are `fresh`.
+void CudaOps::multiply_halves(const Product& p, bool fresh) {
+  cudaStream_t stream = device_.stream();
+  const int64_t rows = p.x.rows, whole = rows / kDenseRows * kDenseRows;
+  const bool ready = p.x.dtype == DType::bf16 && p.x.stride == p.x.cols;
+  std::byte* const rest = operand_.base + whole * p.x.cols * size_of(DType::bf16);
+  if (fresh && !ready) narrow_rows(stream, p.x, operand_.base);
+  if (fresh && ready && whole < rows) narrow_rows(stream, p.x.row_range(whole, rows - whole), rest);
+  DenseProduct d = dense_product(p);
+  d.x = ready ? p.x.data : operand_.base;
+  if (whole > 0) dense_->multiply(stream, d, whole, workspace_.base);
+  if (whole == rows) return;
+  d.x = rest, d.y = rest_.base;
+  dense_->multiply(stream, d, kDenseRows, workspace_.base);
+  copy_rows(stream, reinterpret_cast<const float*>(rest_.base), d.y_stride,
+            p.out.row_range(whole, rows - whole));
 }
 
 // Codes of `rows` rows to bf16 results at `y`, padded_rows(rows) of them.

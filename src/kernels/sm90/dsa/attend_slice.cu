@@ -1,8 +1,6 @@
 // mla_attend of prompt rows over bf16 or fp8 latents of 512 values (glm5_next spec §9.2, kernels spec §4.5).
 // A block takes a row and 16 heads and walks the row's list in tiles of 32 entries, whose latents come by a
 // ring. What a tile adds depends on the row's own list alone.
-#include <bit>
-
 #include "kernels/sm90/dsa/list.cuh"
 #include "kernels/sm90/dsa/paged.cuh"
 #include "kernels/sm90/dsa/slice.cuh"
@@ -13,22 +11,12 @@ namespace {
 
 using kernels::Sequence;
 
-struct Attend {
-  Rows<const float> query;  // [T, heads kWidth]
-  kernels::DsaCache cache;
-  Rows<const int32_t> pools, count;
-  int32_t pool_shift;  // log2 P, which divides a page
-  int32_t heads, head_groups;
-  float scale;      // times log2 e
-  Rows<float> out;  // [T, heads kWidth]
-};
-
 // Eight lanes copy a latent, the threads of a block a tile. What leads to its address is read ahead, one
 // start after the other: the list two tiles, the page table one.
 template <class Latents>
 class Gather {
  public:
-  __device__ Gather(const Attend& a, const List& list, const int32_t* pages)
+  __device__ Gather(const Attention& a, const List& list, const int32_t* pages)
       : cache_(a.cache), list_(list), pages_(pages), entry_(row()) {
     pool_ = list_.pool(entry_);
     look_up();
@@ -76,7 +64,7 @@ class Gather {
 
 template <class Latents>
 __global__ void __launch_bounds__(kPieceThreads, 2)
-    slice_kernel(StepView step, const __grid_constant__ Attend a) {
+    slice_kernel(StepView step, const __grid_constant__ Attention a) {
   constexpr int kStages = Latents::kStages;
   auto& slice = *dynamic_shared<Slice<Latents>>();
   let_next_start();
@@ -133,7 +121,7 @@ __global__ void __launch_bounds__(kPieceThreads, 2)
 }
 
 template <class Latents>
-void launch(cudaStream_t stream, const StepView& step, const Attend& a) {
+void launch(cudaStream_t stream, const StepView& step, const Attention& a) {
   static const bool sized = [] {
     check(cudaFuncSetAttribute(slice_kernel<Latents>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(sizeof(Slice<Latents>))),
@@ -155,16 +143,8 @@ static_assert(2 * (sizeof(Slice<CodedSlice>) + 1024) <= 228 * 1024);
 void slice_attend(cudaStream_t stream, const StepView& step, const kernels::MlaAttend& a) {
   if (step.rows == step.decode_rows) return;
   constexpr float kLog2E = 1.44269504f;
-  Attend s{};
-  s.query = rows_of<const float>(a.query);
-  s.cache = a.cache;
-  s.pools = rows_of<const int32_t>(a.pools);
-  s.count = rows_of<const int32_t>(a.count);
-  s.pool_shift = std::countr_zero(static_cast<uint32_t>(a.pool));
-  s.heads = static_cast<int32_t>(a.heads);
-  s.head_groups = (s.heads + kPieceHeads - 1) / kPieceHeads;
-  s.scale = a.scale * kLog2E;
-  s.out = rows_of<float>(a.out);
+  Attention s = attention_of(a, kPieceHeads);
+  s.scale *= kLog2E;
   if (a.cache.latent_dtype == DType::bf16) {
     launch<HalfSlice>(stream, step, s);
   } else {

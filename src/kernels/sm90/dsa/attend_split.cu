@@ -3,7 +3,6 @@
 // groups in order to the result. A block takes 16 heads and either one piece, or a group whose pieces it
 // joins itself by the same operations: which of the two depends on the number of rows, the result does not.
 #include <algorithm>
-#include <bit>
 
 #include "kernels/sm90/dsa/latents.cuh"
 #include "kernels/sm90/dsa/list.cuh"
@@ -19,19 +18,12 @@ constexpr int kGroup = 4;  // pieces
 constexpr int kJoinThreads = 64, kJoinColumns = 4 * kJoinThreads;
 constexpr int kMaxPieces = static_cast<int>((kMaxSelectedTokens + 2 * kPieceTokens) / kPieceTokens);
 
-struct Attend {
-  Rows<const float> query;  // [T, heads kWidth]
-  kernels::DsaCache cache;
-  Rows<const int32_t> pools, count;
-  int32_t pool_shift;  // log2 P, which divides a page
-  int32_t heads, head_groups;
-  int32_t together;  // pieces of a block: 1 or kGroup
-  int32_t parts;     // blocks of a row and 16 heads
-  float scale;
-  int32_t first_row;
-  float* partial;   // [rows, parts, heads, kWidth]
-  float2* maximum;  // [rows, parts, heads]: largest score, sum of exponentials
-  Rows<float> out;  // [T, heads kWidth]
+struct Attend : Attention {
+  int32_t together = 1;  // pieces of a block: 1 or kGroup
+  int32_t parts = 0;     // blocks of a row and 16 heads
+  int32_t first_row = 0;
+  float* partial = nullptr;   // [rows, parts, heads, kWidth]
+  float2* maximum = nullptr;  // [rows, parts, heads]: largest score, sum of exponentials
 };
 
 // How what came before and what comes are weighed when they are joined.
@@ -224,16 +216,8 @@ void split_attend(cudaStream_t stream, const StepView& step, const kernels::MlaA
                   int64_t rows_at_once) {
   constexpr int64_t kManyPieces = 512;  // more fill the chip by groups too
   const int32_t pieces = pieces_for((a.pools.cols + 1) * a.pool);
-  Attend s{};
-  s.query = rows_of<const float>(a.query);
-  s.cache = a.cache;
-  s.pools = rows_of<const int32_t>(a.pools);
-  s.count = rows_of<const int32_t>(a.count);
-  s.pool_shift = std::countr_zero(static_cast<uint32_t>(a.pool));
-  s.heads = static_cast<int32_t>(a.heads);
-  s.head_groups = (s.heads + kPieceHeads - 1) / kPieceHeads;
-  s.scale = a.scale;
-  s.out = rows_of<float>(a.out);
+  Attend s;
+  static_cast<Attention&>(s) = attention_of(a, kPieceHeads);
   s.partial = static_cast<float*>(scratch);
   s.maximum = reinterpret_cast<float2*>(s.partial + rows_at_once * pieces * s.heads * kWidth);
   static const bool sized = [] {

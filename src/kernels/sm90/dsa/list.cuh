@@ -1,9 +1,38 @@
-// What a row attends to, in order: tokens of the chosen pools, then those of the pool that is not complete.
+// What both forms of attention ask for, and what a row attends to.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
+#include "kernels/sm90/device/common.cuh"
+#include "kernels/sm90/launches.h"
+
 namespace godwit::sm90 {
+
+struct Attention {
+  Rows<const float> query;  // [T, heads L]
+  kernels::DsaCache cache;
+  Rows<const int32_t> pools, count;
+  int32_t pool_shift;  // log2 P, which divides a page
+  int32_t heads, head_groups;
+  float scale;
+  Rows<float> out;  // [T, heads L]
+};
+// A block has `heads_of_block` heads.
+inline Attention attention_of(const kernels::MlaAttend& a, int32_t heads_of_block) {
+  const auto heads = static_cast<int32_t>(a.heads);
+  return {rows_of<const float>(a.query),
+          a.cache,
+          rows_of<const int32_t>(a.pools),
+          rows_of<const int32_t>(a.count),
+          std::countr_zero(static_cast<uint32_t>(a.pool)),
+          heads,
+          (heads + heads_of_block - 1) / heads_of_block,
+          a.scale,
+          rows_of<float>(a.out)};
+}
+
+// In order: tokens of the chosen pools, then those of the pool that is not complete.
 
 struct List {
   const int32_t* pools;

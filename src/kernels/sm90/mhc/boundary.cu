@@ -180,7 +180,8 @@ __device__ inline float add_slices(float4 sum) {
   return all;
 }
 
-// The quantiser of kernels/quantize.h over a group of 128: a warp, four columns a lane.
+// encode_group() of linear/quantize.cuh in a loop: this launch is short, and its code comes from memory each
+// time.
 __device__ inline void quantize_group(const float4& v, const Quantized& to, int64_t row, int column) {
   float largest = fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w)));
   const bool has_nan = __any_sync(0xffffffffu, isnan(v.x) || isnan(v.y) || isnan(v.z) || isnan(v.w));

@@ -310,6 +310,29 @@ struct ScaleRows<f8_e4m3, kRowTiles> {
   }
 };
 
+// bf16 weights of a stage, in halves. More than two tiles do not fit the registers: they are read again for
+// every column tile.
+template <int kRowTiles>
+struct HalfTiles {
+  static constexpr bool kHeld = kRowTiles <= 2;
+  const uint8_t* stage;
+  Bytes held[kHeld ? kRowTiles : 1];
+
+  __device__ explicit HalfTiles(const uint8_t* from) : stage(from) {
+    if constexpr (kHeld) {
+#pragma unroll
+      for (int tile = 0; tile < kRowTiles; ++tile) held[tile] = read_tile(stage, tile);
+    }
+  }
+  __device__ Half operator()(int tile, int half) const {
+    if constexpr (kHeld) {
+      return half_of(held[tile], half);
+    } else {
+      return read_half(stage, tile, half);
+    }
+  }
+};
+
 template <int kRowTiles, int kTiles>
 using Sums = float[kRowTiles][kTiles][4];
 
@@ -317,13 +340,7 @@ using Sums = float[kRowTiles][kTiles][4];
 template <int kRowTiles, int kTiles>
 __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTiles>&, int count,
                                 Activations<bf16, kTiles> x, Sums<kRowTiles, kTiles>& sums) {
-  // More than two tiles do not fit the registers: they are read again for every column tile.
-  constexpr bool kHeld = kRowTiles <= 2;
-  Bytes tiles[kHeld ? kRowTiles : 1];
-  if constexpr (kHeld) {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
-  }
+  const HalfTiles<kRowTiles> tiles(stage);
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     if (8 * j >= count) break;
@@ -334,7 +351,7 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTil
       Half halves[kRowTiles];
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-        halves[tile] = kHeld ? half_of(tiles[kHeld ? tile : 0], half) : read_half(stage, tile, half);
+        halves[tile] = tiles(tile, half);
       }
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
@@ -362,12 +379,7 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<bf16, kRowTil
 template <int kRowTiles, int kTiles>
 __device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRowTiles>&, int count,
                                 Activations<BothBf16, kTiles> x, Sums<kRowTiles, kTiles>& sums) {
-  constexpr bool kHeld = kRowTiles <= 2;  // as above
-  Bytes tiles[kHeld ? kRowTiles : 1];
-  if constexpr (kHeld) {
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) tiles[tile] = read_tile(stage, tile);
-  }
+  const HalfTiles<kRowTiles> tiles(stage);
 #pragma unroll
   for (int j = 0; j < kTiles; ++j) {
     if (8 * j >= count) break;
@@ -377,7 +389,7 @@ __device__ inline void multiply(const uint8_t* stage, const Scales<BothBf16, kRo
       const uint32_t v[4] = {now.v[half].x, now.v[half].y, now.v[half].z, now.v[half].w};
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-        const Half w = kHeld ? half_of(tiles[kHeld ? tile : 0], half) : read_half(stage, tile, half);
+        const Half w = tiles(tile, half);
 #pragma unroll
         for (int s = 0; s < 2; ++s) {
           const uint32_t a[4] = {w.low[2 * s], w.high[2 * s], w.low[2 * s + 1], w.high[2 * s + 1]};
