@@ -53,30 +53,38 @@ __device__ void aim(Tiles<kRowTiles>& t, int tile, const void* data, const float
   t.first_row[tile] = first;
 }
 
-// Gate and up: every CTA takes an equal share of all (group, pair of rows).
+// Gate and up, over all (group, pair of rows). Where there are many, a CTA takes whole chunks from a counter: the
+// memory gives some SMs a quarter more than others. Where there are few, every CTA has an equal share.
 template <class W>
 struct Up {
+  static constexpr int kQueue = 4;
   const Work& a;
+  int32_t* next_unit;  // [kQueue], shared: of chunk i + 2 of this CTA in [i % kQueue]
   int32_t begin, end, routed;  // pairs
   int32_t chunk_pairs;
+  bool counted;
 
-  __device__ explicit Up(const Work& work) : a(work) {
+  __device__ explicit Up(const Work& work, int32_t* queue) : a(work), next_unit(queue) {
     routed = a.groups.count[0] * a.routed.inner;
     const int32_t pairs = routed + a.groups.count[1] * a.shared_width.inner;
-    // A chunk of few pairs takes as long as a whole one. So shares are whole chunks where there are many, and
-    // where there are few they are even, in even chunks.
     const int most = kPairs << a.up.log_row_groups();
-    const bool many = pairs >= 4 * most * static_cast<int32_t>(gridDim.x);
-    const int unit = many ? most : 2;
-    const int64_t units = (pairs + unit - 1) / unit;
-    begin = static_cast<int32_t>(units * blockIdx.x / gridDim.x) * unit;
-    end = min(pairs, static_cast<int32_t>(units * (blockIdx.x + 1) / gridDim.x) * unit);
+    // Copies run two turns ahead, so a chunk of three or more is left before its second successor is asked for.
+    counted = a.up.turns >= 3 && a.up.shift > 0 && pairs >= 4 * most * static_cast<int32_t>(gridDim.x);
+    if (counted) {
+      chunk_pairs = most, begin = static_cast<int32_t>(blockIdx.x) * most, end = pairs;
+      return;
+    }
+    // A chunk of few pairs takes as long as a whole one: shares are even, in even chunks.
+    const int64_t units = (pairs + 1) / 2;
+    begin = static_cast<int32_t>(units * blockIdx.x / gridDim.x) * 2;
+    end = min(pairs, static_cast<int32_t>(units * (blockIdx.x + 1) / gridDim.x) * 2);
     const int chunks = (end - begin + most - 1) / most;
-    chunk_pairs = many || chunks == 0 ? most : (end - begin + chunks - 1) / chunks;
+    chunk_pairs = chunks == 0 ? most : (end - begin + chunks - 1) / chunks;
   }
 
   struct Chunk {
     int32_t at, group, pair, pairs, inner;  // its first pair, of all and in its group
+    int32_t turn;                           // of this CTA's
     bool valid;
   };
   __device__ Chunk sized(Chunk c) const {
@@ -84,20 +92,36 @@ struct Up {
     c.valid = c.at < end;
     return c;
   }
-  __device__ Chunk first() const {
-    const bool shared = begin >= routed;
+  // The chunk that begins with pair `at`.
+  __device__ Chunk at(int32_t at, int32_t turn) const {
+    const bool shared = at >= routed;
     const int32_t inner = max(1, shared ? a.shared_width.inner : a.routed.inner);
-    const int32_t within = begin - (shared ? routed : 0);
+    const int32_t within = at - (shared ? routed : 0);
     const int32_t group = within / inner;
-    return sized({begin, group + (shared ? a.groups.count[0] : 0), within - group * inner, 0, inner, false});
+    return sized({at, group + (shared ? a.groups.count[0] : 0), within - group * inner, 0, inner, turn, false});
   }
+  __device__ Chunk first() const { return at(begin, 0); }
   __device__ void next(Chunk& c) const {
+    if (counted) {
+      const int32_t turn = c.turn + 1;
+      const int32_t unit = turn == 1 ? static_cast<int32_t>(gridDim.x + blockIdx.x) : next_unit[(turn - 2) % kQueue];
+      c = at(min(unit, end / chunk_pairs + 1) * chunk_pairs, turn);
+      return;
+    }
     c.at += c.pairs, c.pair += c.pairs;
     if (c.pair == c.inner) {
       c.pair = 0, ++c.group;
       c.inner = c.at < routed ? a.routed.inner : a.shared_width.inner;
     }
     c = sized(c);
+  }
+  // One thread asks for the unit after the next, and says which it is before the barrier that ends the chunk.
+  __device__ int32_t claim() const {
+    if (!counted || threadIdx.x != 0) return 0;
+    return static_cast<int32_t>(2 * gridDim.x) + atomicAdd(a.groups.count + kClaimed, 1);
+  }
+  __device__ void publish(const Chunk& c, int32_t unit) const {
+    if (counted && threadIdx.x == 0) next_unit[c.turn % kQueue] = unit;
   }
   __device__ Split split(const Chunk&) const { return a.up; }
   __device__ static int pairs_of(const Chunk& c, int row_group) {
@@ -204,6 +228,8 @@ struct Down {
       y[a.groups.entry[group.first + column] * kOwned + row] = sum(row, column);
     }
   }
+  __device__ int32_t claim() const { return 0; }
+  __device__ void publish(const Chunk&, int32_t) const {}
   __device__ void wait() const {
     wait_for_previous();
     if constexpr (kMayQuantise) {
@@ -248,7 +274,8 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
   // In this order: when the next launch begins, the groups are there, which it reads before its own wait.
   wait_for_previous();
   let_next_start();
-  skinny::run<W, 2, kTiles>(Up<W>(a));
+  int32_t* const queue = dynamic_shared<int32_t>() + skinny::Form<W, 2, kTiles>::kSharedBytes / sizeof(int32_t);
+  skinny::run<W, 2, kTiles>(Up<W>(a, queue));
 }
 
 template <class W, int kRowTiles, int kTiles>
@@ -276,8 +303,8 @@ void launch_up(cudaStream_t stream, const Work& work, int multiprocessors) {
   static const bool sized = (allow_shared(up_kernel<W, kTiles>), true);
   static_cast<void>(sized);
   const auto blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
-  launch_dependent(stream, "experts", blocks, skinny::kThreads, skinny::Form<W, 2, kTiles>::kSharedBytes,
-                   up_kernel<W, kTiles>, work);
+  constexpr size_t kShared = skinny::Form<W, 2, kTiles>::kSharedBytes + Up<W>::kQueue * sizeof(int32_t);
+  launch_dependent(stream, "experts", blocks, skinny::kThreads, kShared, up_kernel<W, kTiles>, work);
 }
 
 // What a CTA keeps of each choice lies in shared memory when there is room, for two CTAs in the narrow form.

@@ -21,11 +21,12 @@ struct Group {
 
 // Entries t k + i stand for choice i of row t, entries T k + t for the shared expert of row t.
 struct Groups {
-  int32_t* count;  // [2]: groups of routed experts, of the shared one
+  int32_t* count;  // [3]: groups of routed experts, of the shared one; chunks of gate and up that were claimed
   Group* group;    // [groups]
   int32_t* entry;  // [T (k + 1)] by group; the order inside a group decides nothing
   int32_t* token;  // the row of each
 };
+constexpr int kClaimed = 2;
 constexpr int64_t most_groups(int64_t rows, int64_t chosen) {
   return rows * chosen + (rows + 7) / 8;
 }

@@ -83,7 +83,7 @@ __device__ inline void plan_few(const Choice& a, int32_t* key) {
     a.to.entry[routed_rows + i] = entries + i;
     a.to.token[routed_rows + i] = i;
   }
-  if (i == 0) a.to.count[0] = routed, a.to.count[1] = shared;
+  if (i == 0) a.to.count[0] = routed, a.to.count[1] = shared, a.to.count[kClaimed] = 0;
 }
 
 // Shared memory: two words for each expert held.
@@ -161,7 +161,7 @@ __device__ void plan(const Choice& a, int32_t* memory) {
     a.to.entry[routed_rows + t] = entries + t;
     a.to.token[routed_rows + t] = t;
   }
-  if (threadIdx.x == 0) a.to.count[0] = routed, a.to.count[1] = shared;
+  if (threadIdx.x == 0) a.to.count[0] = routed, a.to.count[1] = shared, a.to.count[kClaimed] = 0;
 }
 
 }  // namespace godwit::sm90

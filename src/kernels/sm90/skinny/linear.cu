@@ -101,9 +101,9 @@ struct LinearWork {
       for (int row = thread % 32; row < rows; row += 32) out[column * p.out.stride + row] = sum(row, column);
     }
   }
-  __device__ void wait() const {
-    wait_for_previous();
-  }
+  __device__ int32_t claim() const { return 0; }
+  __device__ void publish(const Chunk&, int32_t) const {}
+  __device__ void wait() const { wait_for_previous(); }
 };
 
 template <class W, int kRowTiles, int kTiles>

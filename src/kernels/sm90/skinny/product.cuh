@@ -57,6 +57,9 @@ inline Split split_of(int64_t blocks) {
 //   Work::store(chunk, group, first, sum, thread, threads)
 //                                     writes what a row group gives from row `first` on, up to 32 of them;
 //                                     sum(row, column) adds the G parts of row first + row
+//   Work::claim(), publish(chunk, claimed)
+//                                     for chunks that are handed out on the way: as a chunk begins, and before the
+//                                     barrier that ends it (where warps share K)
 //   Work::wait()                      before activations are read
 
 // What meets the weights of a chunk in a row group.
@@ -169,6 +172,7 @@ __device__ inline void run(const Work& work) {
     if (!more) following = chunk;
     const Split next_split = work.split(following);
     const Reader<W, kRowTiles, kTiles> next_reader(work, following, warp >> next_split.shift);
+    const int32_t claimed = work.claim();
     Sums<kRowTiles, kTiles> sums = {};
 #pragma unroll 1
     for (int turn = 1; turn <= split.turns; ++turn) {
@@ -193,6 +197,7 @@ __device__ inline void run(const Work& work) {
       __syncwarp();
       slot = slot + 1 == kDepth ? 0 : slot + 1;
     }
+    work.publish(chunk, claimed);
     const bool alone = split.shift == 0;
     float* const own = partial + warp * kFloats;
 #pragma unroll
