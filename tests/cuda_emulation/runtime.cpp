@@ -48,6 +48,7 @@ namespace {
 constexpr unsigned kMultiprocessors = 5;  // no round number: nothing may depend on it
 constexpr unsigned kMostThreads = 1024;
 constexpr int kSharedBytes = 227 * 1024, kSharedUnasked = 48 * 1024;
+constexpr uintptr_t kSharedAlign = 1024;  // what warpgroup products ask of their tiles
 
 std::mutex launching;  // one device
 std::unique_ptr<unsigned char[]>
@@ -93,12 +94,11 @@ struct Launch {
 std::vector<Launch> waiting;
 
 void enter_block(const cudaLaunchConfig_t& config, unsigned block) {
-  constexpr size_t kAlign = 128;
   blockDim = config.blockDim;
   gridDim = config.gridDim;
   blockIdx = {block, 0, 0};
-  shared = std::make_unique_for_overwrite<unsigned char[]>(config.dynamicSmemBytes + kAlign);
-  std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kAlign);
+  shared = std::make_unique_for_overwrite<unsigned char[]>(config.dynamicSmemBytes + kSharedAlign);
+  std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kSharedAlign);
 }
 
 void run_first_waiting() {
@@ -236,8 +236,8 @@ const Gift* exchange(unsigned mask, const Gift& own) {
 }
 
 void* shared_memory() {
-  constexpr uintptr_t kAlign = 128;
-  return reinterpret_cast<void*>((reinterpret_cast<uintptr_t>(shared.get()) + kAlign - 1) / kAlign * kAlign);
+  const auto at = reinterpret_cast<uintptr_t>(shared.get());
+  return reinterpret_cast<void*>((at + kSharedAlign - 1) / kSharedAlign * kSharedAlign);
 }
 
 }  // namespace godwit::emulation
