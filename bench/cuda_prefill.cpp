@@ -194,6 +194,13 @@ void kda(Bench& b, Ops& ops, int64_t rows) {
   b.time("gated_norm", 0, gigabytes(rows, 2 * kWidth + kWidth / 2), [&] {
     ops.gated_norm({o, gate, norm, kDim, 1e-5f, normed});
   });
+  b.time("kda_mix", gflop(rows, 2 * kWidth, kDim), gigabytes(rows, 3 * kWidth + kWidth / 2), [&] {
+    ops.kda_mix(step, {.conv = {raw, taps, kTaps, state, conv},
+                       .forget = low[0],
+                       .gate = low[1],
+                       .gates = gates,
+                       .norm = {o, gate, norm, kDim, 1e-5f, normed}});
+  });
   const kernels::Linear out{normed, w(kHidden, kWidth), y, 0};
   b.time("kda_o", gflop(rows, kHidden, kWidth), 0, [&] { ops.linear(out); });
 }

@@ -44,6 +44,33 @@ TEST_P(Backends, KdaMixMatchesTheOracle) {
   }
 }
 
+// Several prompts in a step, of every length of a last chunk, fresh and continued, beside a decode row; windows
+// of both types.
+TEST_P(Backends, KdaMixOfPromptsMatchesTheOracle) {
+  for (const KdaShape shape :
+       {KdaShape{.heads = 3, .d = 48}, KdaShape{.heads = 2, .d = 128},
+        KdaShape{.heads = 1, .d = 128, .decay_scale = 20, .window = DType::bf16},
+        KdaShape{.heads = 1, .d = 128, .value_scale = 1e5f}, KdaShape{.heads = 1, .d = 128, .key_alike = 0.95f}}) {
+    SCOPED_TRACE(fmt::format("{} heads of {}, window of {}", shape.heads, shape.d, name_of(shape.window)));
+    Side sides[2] = {Side(oracle()), Side(backend(GetParam()))};
+    KdaWorld expected(sides[0], shape);
+    KdaWorld got(sides[1], shape);
+    const std::vector<std::vector<SequenceSpec>> steps = {
+        {sequence(RowKind::prefill, 0, 1, 1), sequence(RowKind::prefill, 0, 64, 2),
+         sequence(RowKind::prefill, 0, 130, 3), sequence(RowKind::prefill, 0, 64, 4),
+         sequence(RowKind::prefill, 0, 9, 5)},
+        {sequence(RowKind::decode, 1, 1, 1), sequence(RowKind::prefill, 64, 2, 2),
+         sequence(RowKind::prefill, 64, 83, 4), sequence(RowKind::prefill, 0, 3, 5)},
+    };
+    std::set<int32_t> chunked;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      SCOPED_TRACE(fmt::format("step {}", i));
+      const Matrix rows = got.mix(steps[i]);
+      expect_close_step(got, rows, expected, expected.mix(steps[i]), steps[i], GetParam(), shape, chunked);
+    }
+  }
+}
+
 TEST_P(EveryBackend, KdaMixOfVerifyAndReplayIsPlainDecodeBitForBit) {
   for (const int64_t d : {48, 128}) {
     for (const int64_t start : {0, 2, 19}) {  // from position 0 the window is short

@@ -72,33 +72,40 @@ TEST_P(EveryBackend, KdaSlicedPrefillIsTheWholeBitForBit) {
        {KdaShape{.heads = 2, .d = 16}, KdaShape{.heads = 2, .d = 24}, KdaShape{.heads = 2, .d = 48},
         KdaShape{.heads = 2, .d = 64}, KdaShape{.heads = 2, .d = 128},
         KdaShape{.heads = 1, .d = 128, .value_scale = 1e3f}}) {
-    SCOPED_TRACE(shape.d);
-    Side s(backend(GetParam()));
-    KdaWorld whole(s, shape);
-    KdaWorld sliced(s, shape);
-    const Matrix at_once = whole.run({sequence(RowKind::prefill, 0, 330, 1, 1)});
-    Matrix pieces(0, at_once.cols);
-    for (const auto& [first, rows] : {std::pair{0, 64}, {64, 128}, {192, 64}, {256, 74}}) {
-      const Matrix part = sliced.run({sequence(RowKind::prefill, first, rows, 1, 1)});
-      pieces.v.insert(pieces.v.end(), part.v.begin(), part.v.end());
-      pieces.rows += part.rows;
+    for (const auto run : {&KdaWorld::run, &KdaWorld::mix}) {
+      SCOPED_TRACE(fmt::format("{} {}", run == &KdaWorld::mix ? "mix of" : "ops of", shape.d));
+      Side s(backend(GetParam()));
+      KdaWorld whole(s, shape);
+      KdaWorld sliced(s, shape);
+      const Matrix at_once = (whole.*run)({sequence(RowKind::prefill, 0, 330, 1, 1)});
+      Matrix pieces(0, at_once.cols);
+      for (const auto& [first, rows] : {std::pair{0, 64}, {64, 128}, {192, 64}, {256, 74}}) {
+        const Matrix part = (sliced.*run)({sequence(RowKind::prefill, first, rows, 1, 1)});
+        pieces.v.insert(pieces.v.end(), part.v.begin(), part.v.end());
+        pieces.rows += part.rows;
+      }
+      expect_same_bits(pieces, at_once, "outputs");
+      expect_same_slots(sliced, whole, {1});
     }
-    expect_same_bits(pieces, at_once, "outputs");
-    expect_same_slots(sliced, whole, {1});
   }
 }
 
 // A bf16 window rounds the raw inputs before the taps of their own step too, or a slice would change bits.
 TEST_P(EveryBackend, KdaSlicedPrefillWithBf16WindowIsTheWholeBitForBit) {
-  const KdaShape shape{.heads = 2, .d = 24, .window = DType::bf16};
-  Side s(backend(GetParam()));
-  KdaWorld whole(s, shape);
-  KdaWorld sliced(s, shape);
-  const Matrix at_once = whole.run({sequence(RowKind::prefill, 0, 70, 1, 1)});
-  sliced.run({sequence(RowKind::prefill, 0, 64, 1, 1)});
-  const Matrix rest = sliced.run({sequence(RowKind::prefill, 64, 6, 1, 1)});
-  expect_same_bits(rest, pick(at_once, {64, 65, 66, 67, 68, 69}), "outputs");
-  expect_same_slots(sliced, whole, {1});
+  for (const int64_t d : {24, 128}) {
+    for (const auto run : {&KdaWorld::run, &KdaWorld::mix}) {
+      SCOPED_TRACE(fmt::format("{} {}", run == &KdaWorld::mix ? "mix of" : "ops of", d));
+      const KdaShape shape{.heads = 2, .d = d, .window = DType::bf16};
+      Side s(backend(GetParam()));
+      KdaWorld whole(s, shape);
+      KdaWorld sliced(s, shape);
+      const Matrix at_once = (whole.*run)({sequence(RowKind::prefill, 0, 70, 1, 1)});
+      (sliced.*run)({sequence(RowKind::prefill, 0, 64, 1, 1)});
+      const Matrix rest = (sliced.*run)({sequence(RowKind::prefill, 64, 6, 1, 1)});
+      expect_same_bits(rest, pick(at_once, {64, 65, 66, 67, 68, 69}), "outputs");
+      expect_same_slots(sliced, whole, {1});
+    }
+  }
 }
 
 TEST_P(EveryBackend, KdaVerifyAndReplayIsPlainDecodeBitForBit) {

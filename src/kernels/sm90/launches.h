@@ -79,6 +79,8 @@ constexpr int64_t kMaxConvTaps = 8;   // a thread keeps the window of its channe
 void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
 // Rows of the prefill family only.
 void kda_conv_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
+// What kda_conv_prefill does to the windows, alone.
+void kda_window(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a);
 // Sequences from `first` on.
 void kda_replay(cudaStream_t stream, const StepView& step, const kernels::KdaReplay& a, int32_t first);
 // The recurrence over sequences [first, first + count) of the step.
@@ -92,6 +94,9 @@ void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a
 bool fits_chunk(const kernels::KdaChunk& a);
 int64_t chunk_bytes(int64_t rows, int64_t sequences, int64_t heads, int64_t dim);
 void kda_chunk(cudaStream_t stream, const StepView& step, const kernels::KdaChunk& a, void* scratch);
+// kda_mix of the prefill rows where the decode rows take fits_kda_mix() and fits_chunk() holds: conv, chunk
+// form and gated norm; a.gates.forget and a.norm.gate are inputs.
+void kda_mix_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, void* scratch);
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);
 void index_write(cudaStream_t stream, const StepView& step, const kernels::IndexWrite& a);

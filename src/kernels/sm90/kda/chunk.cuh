@@ -1,6 +1,6 @@
-// The chunk form of KDA (kernels spec §2.4, §4.4): what its two kernels share. A chunk is 64 tokens on the
+// The chunk form of KDA (kernels spec §2.4, §4.4): what its three kernels share. A chunk is 64 tokens on the
 // absolute grid; what does not depend on the state before it is prepared for all chunks at once, as a record
-// that the scan reads.
+// that the scan and the last kernel read.
 #pragma once
 
 #include "kernels/sm90/device/pipeline.cuh"
@@ -12,24 +12,44 @@ namespace godwit::sm90::chunk {
 constexpr int kTokens = 64, kDim = 128, kSub = 16;
 
 // f16 in tiles with rows of 64 values, whose 16-byte pieces are exchanged so that ldmatrix meets no bank
-// twice. G is the sum of log decays from the start of the chunk to a token, that token included.
+// twice. G is the sum of log decays from the start of the chunk to a token, that token included. Values that
+// the last two kernels share lie as a warp's lanes hold them: of 16 value columns (row and row + 8 of a lane)
+// and 16 tokens or keys, the left operand of m16n8k16, which is also the right operand of its transpose.
+union Values {
+  float v[kTokens * 16];      // at value_at()
+  uint4 u[kTokens / 16][32];  // as lanes hold it
+};
 struct alignas(16) Record {
   uint16_t kd[2][kTokens][64];   // k e^G, [half of d][token][d]
-  uint16_t qd[2][kTokens][64];   // q e^G
   uint16_t kr[2][kTokens][64];   // k e^(G of the last token - G)
   uint16_t t[kTokens][kTokens];  // -(I + L)^-1 diag(beta), [token][token before], zero above the diagonal
-  uint16_t a[kTokens][kTokens];  // q k^T with decay, zero above the diagonal
   float decay[kDim];             // e^G of the last token
+  Values values[kDim / 16];      // V; the scan leaves u there, times the column's scale
+  uint16_t qd[2][kTokens][64];   // q e^G
+  uint16_t a[kTokens][kTokens];  // q k^T with decay, zero above the diagonal
+  uint4 state[kDim / 16][kDim / 16][32];  // before the chunk, times the column's scale
+  float back[kDim];                       // by value column: what undoes its scale
 };
 
+// Of 16 value columns: no bank is met twice when four lanes read every second token and eight a column, nor when
+// lanes read four columns each.
+__device__ inline int value_at(int token, int column) {
+  const int row = token % 2 * 4 + token % 8 / 2;
+  return (token / 8 * 8 + row) * 16 + ((column / 4 ^ row / 2 % 2 * 2) * 4 + column % 4);
+}
+
 struct Chunks {
-  Rows<const float> qkv;     // [T, 3 W] after conv
+  Rows<const float> raw;     // [T, 3 W]: what the conv reads, or q, k, v after it when there are no taps
+  const float* taps;         // [3 W, 4], or null
   Rows<const float> forget;  // [T, W]
   Rows<const float> beta;    // [T, H] before the sigmoid
   const float *a_exp, *dt_bias;
   float lower_bound;
   kernels::KdaState state;
-  Rows<float> out;  // [T, W]
+  Rows<const float> gate;  // [T, W] of the gated norm
+  const float* norm;       // [d], its weight, or null: out is o itself
+  float eps;
+  ActivationRows out;  // [T, W]
   int32_t heads;
   Record* records;  // [places, H]
   __device__ int64_t width() const { return int64_t{heads} * kDim; }
@@ -42,6 +62,25 @@ __host__ __device__ inline int64_t places(int64_t rows, int64_t sequences) {
 }
 __device__ inline int32_t first_place(const StepView& step, int32_t sequence) {
   return (step.sequence[sequence].row - step.decode_rows) / kTokens + sequence - step.decode_sequences;
+}
+
+struct Place {
+  int32_t sequence;
+  int32_t first;  // of the sequence's rows in this step, the chunk's first token
+  int32_t live;   // tokens that are there; 0: no chunk lies here
+};
+__device__ inline Place find(const StepView& step, int32_t place) {
+  int32_t low = step.decode_sequences, high = step.sequences - 1;
+  while (low < high) {  // the last sequence that begins at or before the place
+    const int32_t middle = (low + high + 1) / 2;
+    if (first_place(step, middle) <= place) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const int32_t first = (place - first_place(step, low)) * kTokens;
+  return {low, first, max(0, min(kTokens, step.sequence[low].rows - first))};
 }
 
 // Element (row, column) of a tile with 64 columns.
@@ -61,5 +100,6 @@ __device__ inline float2 unpack(uint32_t bits) {
 }
 
 void prepare_chunks(cudaStream_t stream, const StepView& step, const Chunks& a);  // chunk_prep.cu
+void scan_chunks(cudaStream_t stream, const StepView& step, const Chunks& a);     // chunk_scan.cu
 
 }  // namespace godwit::sm90::chunk

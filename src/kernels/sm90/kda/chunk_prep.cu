@@ -6,145 +6,191 @@ namespace {
 
 using namespace chunk;
 
-constexpr int kThreads = 256;
+constexpr int kThreads = 256, kWarps = kThreads / 32, kTaps = 4;
+constexpr int kRows = kTokens / kWarps;  // of a warp, one after the other
 constexpr float kLog2E = 1.4426950408889634f;
+constexpr float kQueryScale = 0.08838834764831845f;  // 1 / sqrt(d)
 constexpr float kL2Eps = 1e-6f;  // added to the sum of squares (trap T7)
 
 struct alignas(16) Shared {
   uint32_t q[kTokens][68],
       k[kTokens][68];     // two f16 each, normalised; 68: rows do not start in the same bank
-  float g[kTokens][136];  // log decays times log2 e, then their sums from the chunk's start
+  float g[kTokens][136];  // sums of the log decays from the chunk's start, times log2 e
   float l[kTokens][68];   // strictly lower part of beta k k^T with decay
   float t[kTokens][68];   // (I + L)^-1
   float beta[kTokens];
-  float p[4][kSub][20];
+  union {
+    float total[kWarps][kDim];  // of the log decays of a warp's rows
+    float p[4][kSub][20];
+  };
   // The columns of k off the diagonal, [2][64][64] f16, lie where L comes later.
   __device__ uint16_t* kc() { return reinterpret_cast<uint16_t*>(&l[0][0]); }
 };
 static_assert(sizeof(Shared::l) >= 2 * kTokens * 64 * sizeof(uint16_t));
 
-struct Place {
-  int64_t row;   // of the step, of the chunk's first token
-  int32_t live;  // tokens that are there; 0: no chunk lies here
+using Four = float[4];  // columns of a lane
+
+__device__ inline void load_four(const float* from, Four& v) {
+  const float4 x = *reinterpret_cast<const float4*>(from);
+  v[0] = x.x, v[1] = x.y, v[2] = x.z, v[3] = x.w;
+}
+__device__ inline void store_four(void* to, const Four& v) {
+  *static_cast<uint2*>(to) = {pack(v[0], v[1]), pack(v[2], v[3])};
+}
+
+// A block's chunk of one head; a warp has kRows tokens of it, a lane four columns.
+struct Chunk {
+  const kernels::Sequence& s;
+  int head;
+  int32_t first;  // of the sequence's rows in this step, the warp's first token
+  int live;       // tokens of the warp's that are there
 };
-__device__ Place find(const StepView& step, int32_t place) {
-  int32_t low = step.decode_sequences, high = step.sequences - 1;
-  while (low < high) {  // the last sequence that begins at or before the place
-    const int32_t middle = (low + high + 1) / 2;
-    if (first_place(step, middle) <= place) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
+
+// Four columns of the kRows rows, q, k or v by `part`, after conv and SiLU (glm5_next spec §8.2) where there
+// are taps. Taps before the step come from the slot's window. Rows that are not there are zero.
+__device__ void load_rows(const Chunks& a, const Chunk& c, int part, float (&v)[kRows][4]) {
+  const int64_t column = part * a.width() + int64_t{c.head} * kDim + threadIdx.x % 32 * 4;
+  const float* from = a.raw(c.s.row + c.first) + column;
+  float x[kRows + kTaps - 1][4];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    Four& to = x[i + kTaps - 1];
+    to[0] = to[1] = to[2] = to[3] = 0;
+    if (i < c.live) load_four(from + i * a.raw.stride, to);
   }
-  const kernels::Sequence& s = step.sequence[low];
-  const int32_t first = (place - first_place(step, low)) * kTokens;
-  return {int64_t{s.row} + first, max(0, min(kTokens, s.rows - first))};
-}
-
-__device__ void load_eight(const float* row, bool present, float (&v)[8]) {
-  float4 a{0, 0, 0, 0}, b{0, 0, 0, 0};
-  if (present) a = reinterpret_cast<const float4*>(row)[0], b = reinterpret_cast<const float4*>(row)[1];
-  v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-}
-__device__ void store_eight(void* to, const float (&v)[8]) {
-  *static_cast<uint4*>(to) = {pack(v[0], v[1]), pack(v[2], v[3]), pack(v[4], v[5]), pack(v[6], v[7])};
-}
-__device__ float sum_of_squares(const float (&v)[8]) {
-  float sum = 0;
-#pragma unroll
-  for (int c = 0; c < 8; ++c) sum = fmaf(v[c], v[c], sum);
-#pragma unroll
-  for (int offset = 8; offset > 0; offset /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  return sum;
-}
-
-// q, k and the log decays; a thread takes eight columns of a row. The loads of two rows are on their way at a
-// time.
-__device__ void load_chunk(const Chunks& a, Shared& s, const Place& place, int head) {
-  constexpr int kPasses = 2, kRows = 2;
-  const int d = threadIdx.x % 16 * 8;
-  const float rate = a.a_exp[head];
-  float bias[8];
-  load_eight(a.dt_bias + head * kDim + d, true, bias);
-#pragma unroll 1
-  for (int pass = 0; pass < kPasses; ++pass) {
-    float q[kRows][8], k[kRows][8], f[kRows][8];
+  if (!a.taps) {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      const int r = threadIdx.x / 16 + 16 * (kRows * pass + i);
-      const bool live = r < place.live;
-      const int64_t t = place.row + (live ? r : 0);
-      const float* row = a.qkv(t) + head * kDim + d;
-      load_eight(row, live, q[i]);
-      load_eight(row + a.width(), live, k[i]);
-      load_eight(a.forget(t) + head * kDim + d, live, f[i]);
+#pragma unroll
+      for (int e = 0; e < 4; ++e) v[i][e] = x[i + kTaps - 1][e];
     }
+    return;
+  }
 #pragma unroll
-    for (int i = 0; i < kRows; ++i) {
-      const int r = threadIdx.x / 16 + 16 * (kRows * pass + i);
-      const bool live = r < place.live;
-      const float q_inverse = 1.0f / (sqrtf(sum_of_squares(q[i]) + kL2Eps) * sqrtf(static_cast<float>(kDim)));
-      const float k_inverse = 1.0f / sqrtf(sum_of_squares(k[i]) + kL2Eps);
-      float g[8];
+  for (int i = 0; i < kTaps - 1; ++i) {
+    const int32_t back = kTaps - 1 - i;
+    x[i][0] = x[i][1] = x[i][2] = x[i][3] = 0;
+    if (c.first >= back && c.live > 0) {
+      load_four(from - back * a.raw.stride, x[i]);
+    } else if (c.live > 0 && c.s.first > 0) {
+      const KdaSlot slot(a.state, c.s.slot);
 #pragma unroll
-      for (int c = 0; c < 8; ++c) {
-        q[i][c] *= q_inverse, k[i][c] *= k_inverse;
-        g[c] = live ? kLog2E * a.lower_bound * fast_sigmoid(rate * (f[i][c] + bias[c])) : 0.0f;
-      }
-      store_eight(&s.q[r][d / 2], q[i]);
-      store_eight(&s.k[r][d / 2], k[i]);
-      *reinterpret_cast<float4*>(&s.g[r][d]) = {g[0], g[1], g[2], g[3]};
-      *reinterpret_cast<float4*>(&s.g[r][d + 4]) = {g[4], g[5], g[6], g[7]};
+      for (int e = 0; e < 4; ++e)
+        x[i][e] = load(slot.window(), a.state.window_dtype, (c.first + i) * 3 * a.width() + column + e);
     }
   }
-  if (threadIdx.x < kTokens) {
-    const int r = static_cast<int>(threadIdx.x);
-    s.beta[r] = r < place.live ? sigmoid(a.beta(place.row + r)[head]) : 0.0f;
+  if (a.state.window_dtype == DType::bf16) {
+#pragma unroll
+    for (int i = 0; i < kRows + kTaps - 1; ++i) {
+      const uint32_t low = two_bf16(x[i][0], x[i][1]), high = two_bf16(x[i][2], x[i][3]);
+      x[i][0] = low_half(low), x[i][1] = high_half(low), x[i][2] = low_half(high), x[i][3] = high_half(high);
+    }
   }
-}
-
-// The sums of the log decays, token after token, a thread a column.
-__device__ void add_decays(Shared& s) {
-  const int column = threadIdx.x;
-  if (column >= kDim) return;
-  float sum = 0;
-  for (int r = 0; r < kTokens; r += 16) {
-    float g[16];
+  Four w[4];  // [column][tap, the oldest first]
 #pragma unroll
-    for (int i = 0; i < 16; ++i) g[i] = s.g[r + i][column];
+  for (int e = 0; e < 4; ++e) load_four(a.taps + (column + e) * kTaps, w[e]);
 #pragma unroll
-    for (int i = 0; i < 16; ++i) s.g[r + i][column] = sum += g[i];
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      float sum = w[e][3] * x[i + 3][e];
+      sum = fmaf(w[e][2], x[i + 2][e], sum);
+      sum = fmaf(w[e][1], x[i + 1][e], sum);
+      sum = fmaf(w[e][0], x[i][e], sum);
+      v[i][e] = i < c.live ? sum * fast_sigmoid(sum) : 0.0f;
+    }
   }
 }
 
-// Kd, Qd and Kr to the record, and k with decay to the end of its sub-block: the columns of all products off
-// the diagonal. A thread takes eight columns of a row.
-__device__ void scale_rows(Shared& s, Record& out) {
-#pragma unroll 1
-  for (int task = threadIdx.x; task < kTokens * kDim / 8; task += kThreads) {
-    const int r = task / 16, d = task % 16 * 8, end = r / kSub * kSub + kSub - 1;
-    float kd[8], qd[8], kr[8], kc[8];
+// q or k, normalised and times `factor`.
+__device__ void put_unit_rows(float (&v)[kRows][4], float factor, uint32_t (*to)[68]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
-    for (int i = 0; i < 8; i += 2) {
-      const float2 g = *reinterpret_cast<const float2*>(&s.g[r][d + i]);
-      const float2 e = *reinterpret_cast<const float2*>(&s.g[end][d + i]);
-      const float2 l = *reinterpret_cast<const float2*>(&s.g[kTokens - 1][d + i]);
-      const float2 k = unpack(s.k[r][(d + i) / 2]);
-      const float2 q = unpack(s.q[r][(d + i) / 2]);
-      const float2 from_start{fast_exp2(g.x), fast_exp2(g.y)};
-      kd[i] = k.x * from_start.x, kd[i + 1] = k.y * from_start.y;
-      qd[i] = q.x * from_start.x, qd[i + 1] = q.y * from_start.y;
-      kr[i] = k.x * fast_exp2(l.x - g.x), kr[i + 1] = k.y * fast_exp2(l.y - g.y);
-      kc[i] = k.x * fast_exp2(e.x - g.x), kc[i + 1] = k.y * fast_exp2(e.y - g.y);
+  for (int i = 0; i < kRows; ++i) {
+    float sum = 0;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) sum = fmaf(v[i][e], v[i][e], sum);
+    const float by = factor * fast_rsqrt(warp_sum(sum) + kL2Eps);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) v[i][e] *= by;
+    store_four(&to[kRows * warp + i][2 * lane], v[i]);
+  }
+}
+
+__device__ void put_values(const float (&v)[kRows][4], Record& out) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+#pragma unroll
+  for (int i = 0; i < kRows; ++i)
+    *reinterpret_cast<float4*>(out.values[lane / 4].v + value_at(kRows * warp + i, lane % 4 * 4)) = {
+        v[i][0], v[i][1], v[i][2], v[i][3]};
+}
+
+// The log decays, summed up over the warp's rows.
+__device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&g)[kRows][4]) {
+  const int lane = threadIdx.x % 32;
+  const int64_t column = int64_t{c.head} * kDim + 4 * lane;
+  const float rate = a.a_exp[c.head];
+  Four bias;
+  load_four(a.dt_bias + column, bias);
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    g[i][0] = g[i][1] = g[i][2] = g[i][3] = 0;
+    if (i < c.live) load_four(a.forget(c.s.row + c.first + i) + column, g[i]);
+  }
+  Four sum = {};
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      const float log = kLog2E * a.lower_bound * fast_sigmoid(rate * (g[i][e] + bias[e]));
+      g[i][e] = sum[e] += i < c.live ? log : 0.0f;
     }
+  }
+  *reinterpret_cast<float4*>(&s.total[threadIdx.x / 32][4 * lane]) = {sum[0], sum[1], sum[2], sum[3]};
+}
+
+// From here on g counts from the chunk's start. Kd, Qd and Kr go to the record, and k with decay to the end of
+// its sub-block, the columns of all products off the diagonal, to shared memory.
+__device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, d = 4 * lane;
+  Four before = {}, end = {}, last = {};
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    Four total;
+    load_four(&s.total[w][d], total);
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      if (w < warp) before[e] += total[e];
+      if (w <= (warp | 1)) end[e] += total[e];
+      last[e] += total[e];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const int r = kRows * warp + i;
+    const uint2 q2 = *reinterpret_cast<const uint2*>(&s.q[r][d / 2]);
+    const uint2 k2 = *reinterpret_cast<const uint2*>(&s.k[r][d / 2]);
+    const float2 q01 = unpack(q2.x), q23 = unpack(q2.y), k01 = unpack(k2.x), k23 = unpack(k2.y);
+    const Four q = {q01.x, q01.y, q23.x, q23.y}, k = {k01.x, k01.y, k23.x, k23.y};
+    Four kd, qd, kr, kc, from_start;
+#pragma unroll
+    for (int e = 0; e < 4; ++e) {
+      from_start[e] = before[e] + g[i][e];
+      const float by = fast_exp2(from_start[e]);
+      kd[e] = k[e] * by, qd[e] = q[e] * by;
+      kr[e] = k[e] * fast_exp2(last[e] - from_start[e]);
+      kc[e] = k[e] * fast_exp2(end[e] - from_start[e]);
+    }
+    *reinterpret_cast<float4*>(&s.g[r][d]) = {from_start[0], from_start[1], from_start[2], from_start[3]};
     const int at = d / 64 * kTokens * 64 + swizzled(r, d % 64);
-    store_eight(&out.kd[0][0][0] + at, kd);
-    store_eight(&out.qd[0][0][0] + at, qd);
-    store_eight(&out.kr[0][0][0] + at, kr);
-    store_eight(s.kc() + at, kc);
+    store_four(&out.kd[0][0][0] + at, kd);
+    store_four(&out.qd[0][0][0] + at, qd);
+    store_four(&out.kr[0][0][0] + at, kr);
+    store_four(s.kc() + at, kc);
   }
-  if (threadIdx.x < kDim) out.decay[threadIdx.x] = fast_exp2(s.g[kTokens - 1][threadIdx.x]);
+  if (warp == 0)
+    *reinterpret_cast<float4*>(&out.decay[d]) = {fast_exp2(last[0]), fast_exp2(last[1]), fast_exp2(last[2]),
+                                                 fast_exp2(last[3])};
 }
 
 // Rows of k or q with decay from the start of their sub-block b, times columns of k with decay to it: L
@@ -291,13 +337,27 @@ __global__ void __launch_bounds__(kThreads, 2) prep_kernel(StepView step, Chunks
   const Place at = find(step, place);
   if (at.live == 0) return;
   Record& out = a.records[blockIdx.x];
-  load_chunk(a, s, at, head);
-  __syncthreads();
-  add_decays(s);
-  __syncthreads();
-  scale_rows(s, out);
-  __syncthreads();
   const int warp = threadIdx.x / 32;
+  const kernels::Sequence& sequence = step.sequence[at.sequence];
+  const Chunk chunk{sequence, head, at.first + kRows * warp, at.live - kRows * warp};
+  if (threadIdx.x < kTokens) {
+    const int r = static_cast<int>(threadIdx.x);
+    s.beta[r] = r < at.live ? sigmoid(a.beta(int64_t{sequence.row} + at.first + r)[head]) : 0.0f;
+  }
+  float x[kRows][4];
+#pragma unroll 1
+  for (int part = 0; part < 3; ++part) {
+    load_rows(a, chunk, part, x);
+    if (part == 2) {
+      put_values(x, out);
+    } else {
+      put_unit_rows(x, part == 0 ? kQueryScale : 1.0f, part == 0 ? s.q : s.k);
+    }
+  }
+  load_decays(a, chunk, s, x);
+  __syncthreads();
+  scale_rows(x, s, out);
+  __syncthreads();
   Gram product;
   multiply_gram(s, warp % 2 == 0, warp / 2, product);
   __syncthreads();  // the columns of k lay where L comes
@@ -310,7 +370,8 @@ __global__ void __launch_bounds__(kThreads, 2) prep_kernel(StepView step, Chunks
     float v[8];
 #pragma unroll
     for (int c = 0; c < 8; ++c) v[c] = j / kSub <= i / kSub ? -s.t[i][j + c] * s.beta[j + c] : 0.0f;
-    store_eight(&out.t[0][0] + swizzled(i, j), v);
+    *reinterpret_cast<uint4*>(&out.t[0][0] + swizzled(i, j)) = {pack(v[0], v[1]), pack(v[2], v[3]),
+                                                                pack(v[4], v[5]), pack(v[6], v[7])};
   }
 }
 

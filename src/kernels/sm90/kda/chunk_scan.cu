@@ -1,7 +1,9 @@
-// The chunks of a head one after the other: a block owns 16 value columns of one head of one sequence. One
-// warp multiplies and keeps their state, transposed, in its accumulators, whose layout is that of the next
-// product's left operand: nothing goes through shared memory. The other warps copy the records of
-// the chunks after.
+// The chunks of a head one after the other, as far as they depend on each other: a block owns 32 value
+// columns of one head of one sequence. Each of two warps multiplies and keeps the state of 16 columns,
+// transposed, in its accumulators, whose layout is that of the next product's left operand: nothing goes
+// through shared memory. The state before each chunk and its u are left to the kernel that makes the outputs.
+// Other warps copy the records of the chunks after.
+#include "kernels/sm90/device/warpgroup.cuh"
 #include "kernels/sm90/kda/chunk.cuh"
 
 namespace godwit::sm90 {
@@ -9,12 +11,18 @@ namespace {
 
 using namespace chunk;
 
-constexpr int kCopiers = 96, kThreads = 32 + kCopiers, kStages = 3, kColumns = 16, kParts = kDim / kColumns;
-constexpr int kPitch = 20;  // floats: rows of V do not meet in the same banks
+constexpr int kWarps = 2, kCopiers = 64, kThreads = 32 * kWarps + kCopiers, kStages = 4;
+constexpr int kParts = kDim / 16 / kWarps;
+constexpr int kScanned = static_cast<int>(offsetof(Record, values) / sizeof(uint4));
 
-struct Stage {
-  Record record;
-  float v[kTokens][kPitch];
+struct alignas(16) Stage {
+  uint4 scanned[kScanned];
+  Values values[kWarps];
+  __device__ const Record& record() const { return *reinterpret_cast<const Record*>(scanned); }
+};
+struct Ring {
+  Stage stage[kStages];
+  uint64_t full[kStages], empty[kStages];
 };
 
 // The power of two that brings values of at most `largest` to 64 or below, and its inverse. Products of a
@@ -60,35 +68,36 @@ __device__ inline void narrow(const float (&d)[kTiles][4], uint32_t (&a)[kTiles 
 // The part of one block.
 struct Part {
   const kernels::Sequence& s;
-  const Record* records;
-  int64_t column;  // of the head's first value column
-  int first;       // value column
+  Record* records;  // of the first chunk; the next is `heads` further
+  int heads;
+  int first;  // tile of 16 value columns
   int32_t chunks;
 };
 
-__device__ void copy_chunk(const Chunks& a, const Part& p, int32_t chunk, Stage& to) {
-  const int thread = static_cast<int>(threadIdx.x) - 32;
-  const auto* from = reinterpret_cast<const uint4*>(p.records + int64_t{chunk} * a.heads);
-  auto* record = reinterpret_cast<uint4*>(&to.record);
-#pragma unroll 4
-  for (int i = thread; i < static_cast<int>(sizeof(Record) / 16); i += kCopiers)
-    copy_async(record + i, from + i, true);
-  const int32_t live = p.s.rows - chunk * kTokens;
+__device__ void copy_chunks(const Part& p, Ring& ring) {
+  const int thread = static_cast<int>(threadIdx.x) - 32 * kWarps;
 #pragma unroll 1
-  for (int i = thread; i < kTokens * kColumns / 4; i += kCopiers) {
-    const int token = i / 4, at = i % 4 * 4;
-    const bool present = token < live;
-    const int64_t t = int64_t{p.s.row} + chunk * kTokens + (present ? token : 0);
-    copy_async(&to.v[token][at], a.qkv(t) + 2 * a.width() + p.column + p.first + at, present);
+  for (int32_t c = 0; c < p.chunks; ++c) {
+    const int at = c % kStages;
+    mbarrier_wait(&ring.empty[at], static_cast<uint32_t>(c / kStages + 1) & 1);
+    const Record& record = p.records[int64_t{c} * p.heads];
+    const auto* from = reinterpret_cast<const uint4*>(&record);
+    Stage& to = ring.stage[at];
+#pragma unroll 4
+    for (int i = thread; i < kScanned; i += kCopiers) copy_async(to.scanned + i, from + i);
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(kWarps * sizeof(Values) / 16); i += kCopiers)
+      copy_async(to.values[0].v + 4 * (i + thread), record.values[p.first].v + 4 * (i + thread));
+    mbarrier_arrive_copies(&ring.full[at]);
   }
+  wait_copies<0>();
 }
 
 // Lane (row, quad) holds value columns row and row + 8, and of each 8 tokens or keys 2 quad and 2 quad + 1.
-__device__ void multiply_chunk(const Chunks& a, const Part& p, int32_t chunk, const Stage& stage,
-                               float (&s)[16][4], Scale (&scale)[2]) {
-  const int lane = threadIdx.x % 32, quad = lane % 4, row = lane / 4;
-  const Record& record = stage.record;
-  float r[8][4], o[8][4] = {}, vn[8][4] = {};
+__device__ void multiply_chunk(const Stage& stage, Record& out, int tile, float (&s)[16][4], Scale (&scale)[2]) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quad = lane % 4;
+  const Record& record = stage.record();
+  float r[8][4], vn[8][4] = {};
   uint32_t state[8][4], narrowed[4][4];
   float largest[2] = {0, 0};
 #pragma unroll
@@ -102,7 +111,7 @@ __device__ void multiply_chunk(const Chunks& a, const Part& p, int32_t chunk, co
   for (int j = 0; j < 8; ++j) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      r[j][i] = -stage.v[8 * j + 2 * quad + i % 2][row + i / 2 * 8];
+      r[j][i] = -stage.values[warp].v[value_at(8 * j + 2 * quad + i % 2, lane / 4 + i / 2 * 8)];
       largest[i / 2] = fmaxf(largest[i / 2], fabsf(r[j][i]));
     }
   }
@@ -129,8 +138,13 @@ __device__ void multiply_chunk(const Chunks& a, const Part& p, int32_t chunk, co
     scale[0] = next[0], scale[1] = next[1];
   }
   narrow(s, state);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) out.state[tile][k][lane] = {state[k][0], state[k][1], state[k][2], state[k][3]};
+  if (quad == 0) {
+#pragma unroll
+    for (int h = 0; h < 2; ++h) out.back[16 * tile + lane / 4 + 8 * h] = scale[h].back;
+  }
   multiply_rows<false>(r, state, &record.kd[0][0][0], lane);  // S Kd - V
-  multiply_rows<false>(o, state, &record.qd[0][0][0], lane);
   narrow(r, narrowed);
   multiply_rows<true>(vn, narrowed, &record.t[0][0], lane);
 #pragma unroll
@@ -139,7 +153,6 @@ __device__ void multiply_chunk(const Chunks& a, const Part& p, int32_t chunk, co
     s[j][0] *= f.x, s[j][1] *= f.y, s[j][2] *= f.x, s[j][3] *= f.y;
   }
   narrow(vn, narrowed);
-  multiply_rows<true>(o, narrowed, &record.a[0][0], lane);
 #pragma unroll
   for (int pair = 0; pair < 2; ++pair) {
 #pragma unroll
@@ -150,43 +163,29 @@ __device__ void multiply_chunk(const Chunks& a, const Part& p, int32_t chunk, co
       mma_f16(s[j], narrowed[2 * pair + 1], m[2], m[3]);
     }
   }
-  const int32_t live = p.s.rows - chunk * kTokens;
 #pragma unroll
-  for (int j = 0; j < 8; ++j) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int token = 8 * j + 2 * quad + i % 2;
-      if (token < live)
-        a.out(int64_t{p.s.row} + chunk * kTokens + token)[p.column + p.first + row + i / 2 * 8] =
-            o[j][i] * scale[i / 2].back;
-    }
-  }
+  for (int k = 0; k < 4; ++k)
+    out.values[tile].u[k][lane] = {narrowed[k][0], narrowed[k][1], narrowed[k][2], narrowed[k][3]};
 }
 
 __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a) {
-  begin_dependent();
-  Stage* const stages = dynamic_shared<Stage>();
+  let_next_start();
+  Ring& ring = *dynamic_shared<Ring>();
+  if (threadIdx.x < kStages) {
+    mbarrier_init(&ring.full[threadIdx.x], kCopiers);
+    mbarrier_init(&ring.empty[threadIdx.x], kWarps);
+  }
+  __syncthreads();
+  wait_for_previous();
   const int head = static_cast<int>(blockIdx.x) / kParts % a.heads;
   const int32_t sequence = step.decode_sequences + static_cast<int32_t>(blockIdx.x) / kParts / a.heads;
   const kernels::Sequence& s = step.sequence[sequence];
-  const Part part{s, a.records + int64_t{first_place(step, sequence)} * a.heads + head, int64_t{head} * kDim,
-                  static_cast<int>(blockIdx.x) % kParts * kColumns, (s.rows + kTokens - 1) / kTokens};
-  if (threadIdx.x >= 32) {
-    const auto copy = [&](int32_t c) {
-      if (c < part.chunks) copy_chunk(a, part, c, stages[c % kStages]);
-      commit_copies();
-    };
-    for (int32_t c = 0; c < kStages - 1; ++c) copy(c);
-#pragma unroll 1
-    for (int32_t c = 0; c < part.chunks; ++c) {
-      wait_copies<kStages - 2>();
-      named_barrier<1, kThreads>();  // chunk c is there, and c - 1 is done with its stage
-      copy(c + kStages - 1);
-    }
-    return;
-  }
-  const int lane = threadIdx.x % 32, quad = lane % 4, row = lane / 4;
-  float* stored = KdaSlot(a.state, s.slot).state() + part.column * kDim + part.first + row;
+  const Part part{s, a.records + int64_t{first_place(step, sequence)} * a.heads + head, a.heads,
+                  static_cast<int>(blockIdx.x) % kParts * kWarps, (s.rows + kTokens - 1) / kTokens};
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quad = lane % 4, row = lane / 4;
+  if (warp >= kWarps) return copy_chunks(part, ring);
+  const int tile = part.first + warp;
+  float* stored = KdaSlot(a.state, s.slot).state() + int64_t{head} * kDim * kDim + 16 * tile + row;
   float cells[16][4];
 #pragma unroll
   for (int j = 0; j < 16; ++j) {
@@ -197,8 +196,11 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
   Scale scale[2];
 #pragma unroll 1
   for (int32_t c = 0; c < part.chunks; ++c) {
-    named_barrier<1, kThreads>();
-    multiply_chunk(a, part, c, stages[c % kStages], cells, scale);
+    const int at = c % kStages;
+    mbarrier_wait(&ring.full[at], static_cast<uint32_t>(c / kStages) & 1);
+    multiply_chunk(ring.stage[at], part.records[int64_t{c} * a.heads], tile, cells, scale);
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&ring.empty[at]);
   }
 #pragma unroll
   for (int j = 0; j < 16; ++j) {
@@ -210,44 +212,16 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
 
 }  // namespace
 
-// Sub-blocks of 16 tokens must keep e^(sum of decays) within f32 (kernels spec §4.4).
-bool fits_chunk(const kernels::KdaChunk& a) {
-  constexpr float kMostDecay = 5.4f;
-  const auto aligned = [](const View& v) {
-    return reinterpret_cast<uintptr_t>(v.data) % 16 == 0 && v.stride % 4 == 0;
-  };
-  return a.out.cols == a.gates.beta.cols * kDim && a.gates.lower_bound <= 0 &&
-         a.gates.lower_bound >= -kMostDecay && aligned(a.qkv) && aligned(a.gates.forget) &&
-         reinterpret_cast<uintptr_t>(a.gates.dt_bias) % 16 == 0;
-}
-
-int64_t chunk_bytes(int64_t rows, int64_t sequences, int64_t heads, int64_t dim) {
-  return dim == kDim ? places(rows, sequences) * heads * int64_t{sizeof(Record)} : 0;
-}
-
-void kda_chunk(cudaStream_t stream, const StepView& step, const kernels::KdaChunk& a, void* scratch) {
-  const Chunks chunks{rows_of<const float>(a.qkv),
-                      rows_of<const float>(a.gates.forget),
-                      rows_of<const float>(a.gates.beta),
-                      a.gates.a_exp,
-                      a.gates.dt_bias,
-                      a.gates.lower_bound,
-                      a.state,
-                      rows_of<float>(a.out),
-                      static_cast<int32_t>(a.gates.beta.cols),
-                      static_cast<Record*>(scratch)};
-  const int64_t sequences = step.sequences - step.decode_sequences;
-  if (sequences == 0) return;
-  prepare_chunks(stream, step, chunks);
+void chunk::scan_chunks(cudaStream_t stream, const StepView& step, const Chunks& a) {
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(scan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(kStages * sizeof(Stage))),
+    check(cudaFuncSetAttribute(scan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Ring)),
           "kda_chunk");
     return true;
   }();
   static_cast<void>(sized);
-  launch_dependent(stream, "kda_chunk", blocks_for(sequences * chunks.heads * kParts, 1), kThreads,
-                   kStages * sizeof(Stage), scan_kernel, step, chunks);
+  const int64_t sequences = step.sequences - step.decode_sequences;
+  launch_dependent(stream, "kda_chunk", blocks_for(sequences * a.heads * kParts, 1), kThreads, sizeof(Ring),
+                   scan_kernel, step, a);
 }
 
 }  // namespace godwit::sm90

@@ -164,12 +164,17 @@ void kda_conv(cudaStream_t stream, const StepView& step, const kernels::KdaConv&
 void kda_conv_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a) {
   if (step.decode_rows == step.rows) return;
   const Conv c = conv_of(a);
-  const auto blocks = [&](int64_t of) { return blocks_for(of * c.channels, kThreads); };
   const int64_t runs = (step.rows - step.decode_rows + kRun - 1) / kRun;
-  const unsigned of_run = blocks(1);
+  const unsigned of_run = blocks_for(c.channels, kThreads);
   launch_dependent(stream, "kda_conv", blocks_for(runs * of_run, 1), kThreads, 0, conv_kernel, step, c,
                    of_run);
-  launch_dependent(stream, "kda_conv", blocks(step.sequences - step.decode_sequences), kThreads, 0,
+  kda_window(stream, step, a);
+}
+
+void kda_window(cudaStream_t stream, const StepView& step, const kernels::KdaConv& a) {
+  const Conv c = conv_of(a);
+  launch_dependent(stream, "kda_conv",
+                   blocks_for((step.sequences - step.decode_sequences) * c.channels, kThreads), kThreads, 0,
                    commit_kernel, step, c);
 }
 
