@@ -205,15 +205,15 @@ void CudaOps::kda_mix(const StepView& step, const kernels::KdaMix& a) {
     const kernels::KdaReplay replay{a.gates.beta.cols, a.norm.head_dim, a.conv.taps, a.conv.state};
     sm90::kda_replay(device_.stream(), step, replay, step.decode_sequences);
   }
-  const kernels::Linear both[] = {{prefill(a.forget.x), a.forget.w, prefill(a.forget.out), 0},
-                                  {prefill(a.gate.x), a.gate.w, prefill(a.gate.out), 0}};
-  linears(both);
   const kernels::KdaChunk chunk{a.conv.raw, a.gates, a.conv.state, a.norm.out};
   if (fits_chunk(chunk)) {
     GODWIT_ASSERT(chunk_bytes(rows, step.sequences - step.decode_sequences, a.gates.beta.cols,
                               dims_.kda_key) <= chunks_.bytes);
     return kda_mix_prefill(device_.stream(), step, a, chunks_.base);
   }
+  const kernels::Linear both[] = {{prefill(a.forget.x), a.forget.w, prefill(a.forget.out), 0},
+                                  {prefill(a.gate.x), a.gate.w, prefill(a.gate.out), 0}};
+  linears(both);
   sm90::kda_conv_prefill(device_.stream(), step, a.conv);
   kda_chunk(step, {a.conv.out, a.gates, a.conv.state, a.norm.o});
   gated_norm({prefill(a.norm.o), prefill(a.norm.gate), a.norm.weight, a.norm.head_dim, a.norm.eps,

@@ -94,8 +94,7 @@ void kda_mix(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a
 bool fits_chunk(const kernels::KdaChunk& a);
 int64_t chunk_bytes(int64_t rows, int64_t sequences, int64_t heads, int64_t dim);
 void kda_chunk(cudaStream_t stream, const StepView& step, const kernels::KdaChunk& a, void* scratch);
-// kda_mix of the prefill rows where the decode rows take fits_kda_mix() and fits_chunk() holds: conv, chunk
-// form and gated norm; a.gates.forget and a.norm.gate are inputs.
+// kda_mix of the prefill rows but for their replays, where fits_kda_mix() and fits_chunk() hold.
 void kda_mix_prefill(cudaStream_t stream, const StepView& step, const kernels::KdaMix& a, void* scratch);
 
 void latent_write(cudaStream_t stream, const StepView& step, const kernels::LatentWrite& a);

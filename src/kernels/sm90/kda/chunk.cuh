@@ -38,16 +38,23 @@ __device__ inline int value_at(int token, int column) {
   return (token / 8 * 8 + row) * 16 + ((column / 4 ^ row / 2 % 2 * 2) * 4 + column % 4);
 }
 
+// The second half of a gate: rows of d columns, f32, times w [W, d]; w null: there is none.
+struct LowRank {
+  Rows<const float> x;
+  Rows<const bf16> w;
+};
+
 struct Chunks {
   Rows<const float> raw;     // [T, 3 W]: what the conv reads, or q, k, v after it when there are no taps
   const float* taps;         // [3 W, 4], or null
-  Rows<const float> forget;  // [T, W]
+  Rows<const float> forget;  // [T, W]; f itself when there is no f_b
+  LowRank f_b;               // [W, d] and its input
   Rows<const float> beta;    // [T, H] before the sigmoid
   const float *a_exp, *dt_bias;
   float lower_bound;
   kernels::KdaState state;
-  Rows<const float> gate;  // [T, W] of the gated norm
-  const float* norm;       // [d], its weight, or null: out is o itself
+  LowRank g_b;        // of the gated norm
+  const float* norm;  // [d], its weight, or null: out is o itself
   float eps;
   ActivationRows out;  // [T, W]
   int32_t heads;
@@ -87,6 +94,11 @@ __device__ inline Place find(const StepView& step, int32_t place) {
 __device__ inline int swizzled(int row, int column) {
   return row * 64 + ((column / 8 ^ row % 8) * 8 + column % 8);
 }
+// Rows of 16 tokens of tiles as a left operand, columns [16 step, 16 step + 16).
+__device__ inline void load_left(uint32_t (&m)[4], const uint16_t* tiles, int first, int step, int lane) {
+  const int piece = 2 * step + lane / 16;
+  load_tiles(m, tiles + piece / 8 * kTokens * 64 + swizzled(first + lane % 16, piece % 8 * 8));
+}
 __device__ inline uint32_t pack(float low, float high) {
   return __half_as_ushort(__float2half_rn(low)) |
          static_cast<uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16;
@@ -97,6 +109,48 @@ __device__ inline __half2 two_f16(uint32_t bits) {
 }
 __device__ inline float2 unpack(uint32_t bits) {
   return __half22float2(two_f16(bits));
+}
+
+// Low-rank inputs of a chunk's tokens as two bf16 parts that hold 16 bits, tiles [part][2][64][64]. Eight columns
+// of a row, which a lane reads at once of a weight, are one pair of each of four pieces: the order of k is free
+// as long as both sides agree.
+constexpr int kPart = kTokens * kDim;
+template <int kThreads>
+__device__ inline void stage_low(const Rows<const float>& x, int64_t row, int live, uint16_t* tiles) {
+#pragma unroll
+  for (int i = 0; i < kTokens * kDim / 4 / kThreads; ++i) {
+    const int task = static_cast<int>(threadIdx.x) + i * kThreads, r = task / 32, four = task % 32;
+    float4 v{0, 0, 0, 0};
+    if (r < live) v = *reinterpret_cast<const float4*>(x(row + r) + 4 * four);
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const float first = pair == 0 ? v.x : v.z, second = pair == 0 ? v.y : v.w;
+      const int piece = four / 8 * 4 + four % 2 * 2 + pair;
+      uint16_t* to = tiles + piece / 8 * kTokens * 64 + swizzled(r, piece % 8 * 8 + four / 2 % 4 * 2);
+      *reinterpret_cast<uint32_t*>(to) = upper_halves(first, second);
+      *reinterpret_cast<uint32_t*>(to + kPart) = two_bf16(rest_of(first), rest_of(second));
+    }
+  }
+}
+// d[token tile][8 columns] of 16 rows of w from `first` on; lane (row, quad) holds tokens row and row + 8 of a
+// tile, and of 8 columns 2 quad and 2 quad + 1.
+__device__ inline void multiply_low(const uint16_t* tiles, const Rows<const bf16>& w, int64_t first,
+                                    float (&d)[kTokens / 16][2][4]) {
+  const int lane = threadIdx.x % 32;
+  const bf16* from = w(first + lane / 4) + lane % 4 * 8;
+#pragma unroll 1
+  for (int group = 0; group < kDim / 32; ++group) {
+    const uint4 b[2] = {*reinterpret_cast<const uint4*>(from + 32 * group),
+                        *reinterpret_cast<const uint4*>(from + 8 * w.stride + 32 * group)};
+#pragma unroll
+    for (int i = 0; i < 4 * kTokens / 16; ++i) {
+      const int part = i / 2 % 2, half = i % 2, tile = i / 4;
+      uint32_t left[4];
+      load_left(left, tiles + part * kPart, 16 * tile, 2 * group + half, lane);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) mma_bf16(d[tile][j], left, half ? b[j].z : b[j].x, half ? b[j].w : b[j].y);
+    }
+  }
 }
 
 void prepare_chunks(cudaStream_t stream, const StepView& step, const Chunks& a);  // chunk_prep.cu

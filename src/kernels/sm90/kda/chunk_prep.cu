@@ -26,7 +26,8 @@ struct alignas(16) Shared {
   // The columns of k off the diagonal, [2][64][64] f16, lie where L comes later.
   __device__ uint16_t* kc() { return reinterpret_cast<uint16_t*>(&l[0][0]); }
 };
-static_assert(sizeof(Shared::l) >= 2 * kTokens * 64 * sizeof(uint16_t));
+static_assert(sizeof(Shared::l) >= kPart * sizeof(uint16_t));
+static_assert(sizeof(Shared::l) + sizeof(Shared::t) >= 2 * kPart * sizeof(uint16_t));
 
 using Four = float[4];  // columns of a lane
 
@@ -125,6 +126,20 @@ __device__ void put_values(const float (&v)[kRows][4], Record& out) {
         v[i][0], v[i][1], v[i][2], v[i][3]};
 }
 
+// f of the chunk by its low-rank product, to where the sums of decays come later. Its input lies where L and T come.
+__device__ void multiply_forget(const Chunks& a, int64_t first, Shared& s) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  float f[kTokens / 16][2][4] = {};
+  multiply_low(s.kc(), a.f_b.w, first + 16 * warp, f);
+#pragma unroll
+  for (int tile = 0; tile < kTokens / 16; ++tile) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      *reinterpret_cast<float2*>(&s.g[16 * tile + i % 2 * 8 + lane / 4][16 * warp + i / 2 * 8 + 2 * (lane % 4)]) = {
+          f[tile][i / 2][i % 2 * 2], f[tile][i / 2][i % 2 * 2 + 1]};
+  }
+}
+
 // The log decays, summed up over the warp's rows.
 __device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&g)[kRows][4]) {
   const int lane = threadIdx.x % 32;
@@ -135,7 +150,11 @@ __device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     g[i][0] = g[i][1] = g[i][2] = g[i][3] = 0;
-    if (i < c.live) load_four(a.forget(c.s.row + c.first + i) + column, g[i]);
+    if (a.f_b.w.data) {
+      load_four(&s.g[kRows * (threadIdx.x / 32) + i][4 * lane], g[i]);
+    } else if (i < c.live) {
+      load_four(a.forget(c.s.row + c.first + i) + column, g[i]);
+    }
   }
   Four sum = {};
 #pragma unroll
@@ -343,6 +362,12 @@ __global__ void __launch_bounds__(kThreads, 2) prep_kernel(StepView step, Chunks
   if (threadIdx.x < kTokens) {
     const int r = static_cast<int>(threadIdx.x);
     s.beta[r] = r < at.live ? sigmoid(a.beta(int64_t{sequence.row} + at.first + r)[head]) : 0.0f;
+  }
+  if (a.f_b.w.data) {
+    stage_low<kThreads>(a.f_b.x, int64_t{sequence.row} + at.first, at.live, s.kc());
+    __syncthreads();
+    multiply_forget(a, int64_t{head} * kDim, s);
+    __syncthreads();
   }
   float x[kRows][4];
 #pragma unroll 1
