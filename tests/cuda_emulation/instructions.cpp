@@ -35,10 +35,8 @@ void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, Widen 
   }
 }
 
-// Half away from zero to the eleven bits that TF32 keeps.
-float to_tf32(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return std::isfinite(x) ? __uint_as_float((bits + 0x1000u) & 0xffffe000u) : x;
+float from_tf32(uint32_t bits) {
+  return __uint_as_float(bits & 0xffffe000u);
 }
 
 float from_bf16(uint32_t bits) {
@@ -76,19 +74,20 @@ void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   mma(c, a, b0, b1, from_f16);
 }
 // Lane (g, t) holds rows g and g + 8 of a, columns t and t + 4; of b the same k of column g; of c as above.
-void mma_tf32(float (&c)[4], const float (&a)[4], float b0, float b1) {
-  struct Values {
-    float a[4], b[2];
-  };
-  const Gift* all = exchange(kAllLanes, given(Values{{a[0], a[1], a[2], a[3]}, {b0, b1}}));
+void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const Gift* all = exchange(kAllLanes, given(Fragment{{a[0], a[1], a[2], a[3]}, {b0, b1}}));
   const int g = lane() / 4, t = lane() % 4;
   for (int i = 0; i < 4; ++i) {
     const int high = i / 2, column = 2 * t + i % 2;
     for (int k = 0; k < 8; ++k) {
-      const auto row = taken<Values>(all[4 * g + k % 4]), col = taken<Values>(all[4 * column + k % 4]);
-      c[i] += to_tf32(row.a[high + k / 4 * 2]) * to_tf32(col.b[k / 4]);
+      const auto row = taken<Fragment>(all[4 * g + k % 4]), col = taken<Fragment>(all[4 * column + k % 4]);
+      c[i] += from_tf32(row.a[high + k / 4 * 2]) * from_tf32(col.b[k / 4]);
     }
   }
+}
+uint32_t to_tf32(float x) {
+  const uint32_t bits = __float_as_uint(x);
+  return std::isfinite(x) ? (bits + 0x1000u) & 0xffffe000u : bits;
 }
 void load_tiles(uint32_t (&r)[4], const void* row) {
   tiles(r, row, false);

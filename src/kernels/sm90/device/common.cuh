@@ -57,8 +57,10 @@ __device__ inline float rounded_to(DType type, float value) {
 
 // Two values rounded to bf16.
 __device__ inline uint32_t two_bf16(float low, float high) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(low)) |
-         static_cast<uint32_t>(__bfloat16_as_ushort(__float2bfloat16_rn(high))) << 16;
+  const __nv_bfloat162_raw two = __floats2bfloat162_rn(low, high);
+  uint32_t bits;
+  __builtin_memcpy(&bits, &two, sizeof bits);
+  return bits;
 }
 __device__ inline float low_half(uint32_t two) {
   return __uint_as_float(two << 16);

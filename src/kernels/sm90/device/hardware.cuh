@@ -106,16 +106,19 @@ __device__ inline void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// The same with a [16, 8], b [8, 8] of f32, which are rounded to TF32; the layouts are those of mma.m16n8k8.
-__device__ inline void mma_tf32(float (&c)[4], const float (&a)[4], float b0, float b1) {
-  uint32_t r[6];
-  const float values[6] = {a[0], a[1], a[2], a[3], b0, b1};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r[i]) : "f"(values[i]));
+// The same with a [16, 8], b [8, 8] of TF32: the lowest 13 bits of their values do not count. The layouts are
+// those of mma.m16n8k8.
+__device__ inline void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
       "{%0,%1,%2,%3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(r[4]), "r"(r[5]));
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// Rounded to TF32, half away from zero.
+__device__ inline uint32_t to_tf32(float x) {
+  uint32_t r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x));
+  return r;
 }
 
 // Four 8 x 8 tiles of 16-bit values; lane i names row i % 8 of tile i / 8.

@@ -33,9 +33,9 @@ struct alignas(16) Record {
 
 // Of 16 value columns: no bank is met twice when four lanes read every second token and eight a column, nor when
 // lanes read four columns each.
-__device__ inline int value_at(int token, int column) {
-  const int row = token % 2 * 4 + token % 8 / 2;
-  return (token / 8 * 8 + row) * 16 + ((column / 4 ^ row / 2 % 2 * 2) * 4 + column % 4);
+__device__ inline int value_at(unsigned token, unsigned column) {
+  const unsigned row = token % 2 * 4 + token % 8 / 2;
+  return static_cast<int>((token / 8 * 8 + row) * 16 + ((column / 4 ^ row / 2 % 2 * 2) * 4 + column % 4));
 }
 
 // The second half of a gate: rows of d columns, f32, times w [W, d]; w null: there is none.
@@ -91,8 +91,8 @@ __device__ inline Place find(const StepView& step, int32_t place) {
 }
 
 // Element (row, column) of a tile with 64 columns.
-__device__ inline int swizzled(int row, int column) {
-  return row * 64 + ((column / 8 ^ row % 8) * 8 + column % 8);
+__device__ inline int swizzled(unsigned row, unsigned column) {
+  return static_cast<int>(row * 64 + ((column / 8 ^ row % 8) * 8 + column % 8));
 }
 // Rows of 16 tokens of tiles as a left operand, columns [16 step, 16 step + 16).
 __device__ inline void load_left(uint32_t (&m)[4], const uint16_t* tiles, int first, int step, int lane) {
@@ -100,15 +100,15 @@ __device__ inline void load_left(uint32_t (&m)[4], const uint16_t* tiles, int fi
   load_tiles(m, tiles + piece / 8 * kTokens * 64 + swizzled(first + lane % 16, piece % 8 * 8));
 }
 __device__ inline uint32_t pack(float low, float high) {
-  return __half_as_ushort(__float2half_rn(low)) |
-         static_cast<uint32_t>(__half_as_ushort(__float2half_rn(high))) << 16;
-}
-__device__ inline __half2 two_f16(uint32_t bits) {
-  const __half2_raw raw{static_cast<unsigned short>(bits & 0xffffu), static_cast<unsigned short>(bits >> 16)};
-  return raw;
+  const __half2_raw two = __floats2half2_rn(low, high);
+  uint32_t bits;
+  __builtin_memcpy(&bits, &two, sizeof bits);
+  return bits;
 }
 __device__ inline float2 unpack(uint32_t bits) {
-  return __half22float2(two_f16(bits));
+  __half2_raw two;
+  __builtin_memcpy(&two, &bits, sizeof bits);
+  return __half22float2(two);
 }
 
 // Low-rank inputs of a chunk's tokens as two bf16 parts that hold 16 bits, tiles [part][2][64][64]. Eight columns

@@ -8,6 +8,7 @@ using namespace chunk;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32, kTaps = 4;
 constexpr int kRows = kTokens / kWarps;  // of a warp, one after the other
+constexpr int kPitch = 12;
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kQueryScale = 0.08838834764831845f;  // 1 / sqrt(d)
 constexpr float kL2Eps = 1e-6f;  // added to the sum of squares (trap T7)
@@ -21,7 +22,7 @@ struct alignas(16) Shared {
   float beta[kTokens];
   union {
     float total[kWarps][kDim];  // of the log decays of a warp's rows
-    float p[4][kSub][20];
+    float p[4][2 * kSub][kPitch];
   };
   // The columns of k off the diagonal, [2][64][64] f16, lie where L comes later.
   __device__ uint16_t* kc() { return reinterpret_cast<uint16_t*>(&l[0][0]); }
@@ -245,8 +246,9 @@ __device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
     for (int n = 0; n < 2; ++n) {
 #pragma unroll
       for (int p = 0; p < 2; ++p) {
-        const float left[4] = {x[p][0].x, x[p][1].x, x[p][0].y, x[p][1].y};
-        mma_tf32(out.diagonal[n], left, y[p][n].x, y[p][n].y);
+        const uint32_t left[4] = {to_tf32(x[p][0].x), to_tf32(x[p][1].x), to_tf32(x[p][0].y),
+                                  to_tf32(x[p][1].y)};
+        mma_tf32(out.diagonal[n], left, to_tf32(y[p][n].x), to_tf32(y[p][n].y));
       }
     }
     if (b == 0) continue;
@@ -304,29 +306,61 @@ __device__ void store_gram(Shared& s, Record& record, bool keys, int b, const Gr
   }
 }
 
-// T_ba = -T_bb sum over c of L_bc T_ca, by one warp.
-__device__ void merge(Shared& s, int warp, int b, int a) {
-  const int lane = threadIdx.x % 32, r = lane / 2, first = lane % 2 * 8;
-  float sum[8] = {};
-  for (int k = kSub * a; k < kSub * b; ++k) {
-    const float l = s.l[kSub * b + r][k];
+// A value as two of TF32 that hold 22 bits.
+struct Halves {
+  uint32_t high, low;
+};
+__device__ inline Halves halves_of(float x) {
+  const uint32_t high = __float_as_uint(x) & 0xffffe000u;
+  return {high, __float_as_uint(x - __uint_as_float(high))};
+}
+// d[kSize x 8] = a b, a[kSize x kSize] with rows of 68, b with rows of kPitch.
+template <int kSize, int kPitch>
+__device__ void multiply_square(const float* a, const float* b, float (&d)[kSize / 16][4]) {
+  const int lane = threadIdx.x % 32, quad = lane % 4, row = lane / 4;
 #pragma unroll
-    for (int c = 0; c < 8; ++c) sum[c] = fmaf(l, s.t[k][kSub * a + first + c], sum[c]);
+  for (int m = 0; m < kSize / 16; ++m) d[m][0] = d[m][1] = d[m][2] = d[m][3] = 0;
+#pragma unroll
+  for (int k = 0; k < kSize; k += 8) {
+    const Halves right[2] = {halves_of(b[(k + quad) * kPitch + row]), halves_of(b[(k + quad + 4) * kPitch + row])};
+#pragma unroll
+    for (int m = 0; m < kSize / 16; ++m) {
+      uint32_t high[4], low[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const Halves x = halves_of(a[(16 * m + row + i % 2 * 8) * 68 + k + quad + i / 2 * 4]);
+        high[i] = x.high, low[i] = x.low;
+      }
+      mma_tf32(d[m], low, right[0].high, right[1].high);
+      mma_tf32(d[m], high, right[0].low, right[1].low);
+      mma_tf32(d[m], high, right[0].high, right[1].high);
+    }
   }
+}
+// Columns [column, column + 8) of the block below two inverses of kSize: -T L T of the lower, the block, and the
+// upper, which begins at `first`; by one warp.
+template <int kSize>
+__device__ void merge(Shared& s, int first, int column) {
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, at = lane % 4 * 2;
+  const int second = first + kSize;
+  float d[kSize / 16][4];
+  multiply_square<kSize, 68>(&s.l[second][first], &s.t[first][first + column], d);
 #pragma unroll
-  for (int c = 0; c < 8; ++c) s.p[warp][r][first + c] = sum[c], sum[c] = 0;
-  __syncwarp();
-  for (int k = 0; k < kSub; ++k) {
-    const float t = s.t[kSub * b + r][kSub * b + k];
+  for (int m = 0; m < kSize / 16; ++m) {
 #pragma unroll
-    for (int c = 0; c < 8; ++c) sum[c] = fmaf(t, s.p[warp][k][first + c], sum[c]);
+    for (int i = 0; i < 4; ++i) s.p[warp][16 * m + row + i / 2 * 8][at + i % 2] = d[m][i];
   }
-#pragma unroll
-  for (int c = 0; c < 8; ++c) s.t[kSub * b + r][kSub * a + first + c] = -sum[c];
   __syncwarp();
+  multiply_square<kSize, kPitch>(&s.t[second][second], &s.p[warp][0][0], d);
+#pragma unroll
+  for (int m = 0; m < kSize / 16; ++m) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) s.t[second + 16 * m + row + i / 2 * 8][first + column + at + i % 2] = -d[m][i];
+  }
 }
 
-// (I + L)^-1: forward substitution on the diagonal, a thread a column, then the blocks below it.
+// (I + L)^-1: forward substitution on the diagonal, a thread a column, then the blocks below it, whose products
+// take zeros above the diagonal.
 __device__ void invert(Shared& s) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (warp < 4) {
@@ -337,14 +371,17 @@ __device__ void invert(Shared& s) {
       x[i] = i == column ? 1.0f : 0.0f;
 #pragma unroll
       for (int j = 0; j < i; ++j) x[i] = fmaf(-s.l[base + i][base + j], x[j], x[i]);
-      if (lane < kSub) s.t[base + i][base + column] = x[i];
+      if (lane < kSub) {
+        s.t[base + i][base + column] = x[i];
+      } else if (warp % 2 == 0) {
+        s.t[base + i][base + kSub + column] = 0;
+      }
     }
   }
-#pragma unroll 1
-  for (int distance = 1; distance < 4; ++distance) {
-    __syncthreads();
-    if (warp + distance < 4) merge(s, warp, warp + distance, warp);
-  }
+  __syncthreads();
+  if (warp < 4) merge<16>(s, warp / 2 * 32, warp % 2 * 8);
+  __syncthreads();
+  if (warp < 4) merge<32>(s, 0, warp * 8);
   __syncthreads();
 }
 
