@@ -85,10 +85,6 @@ void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     }
   }
 }
-uint32_t to_tf32(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return std::isfinite(x) ? (bits + 0x1000u) & 0xffffe000u : bits;
-}
 void load_tiles(uint32_t (&r)[4], const void* row) {
   tiles(r, row, false);
 }

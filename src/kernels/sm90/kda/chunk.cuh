@@ -22,11 +22,11 @@ union Values {
 struct alignas(16) Record {
   uint16_t kd[2][kTokens][64];   // k e^G, [half of d][token][d]
   uint16_t kr[2][kTokens][64];   // k e^(G of the last token - G)
-  uint16_t t[kTokens][kTokens];  // -(I + L)^-1 diag(beta), [token][token before], zero above the diagonal
+  uint16_t t[kTokens][kTokens];  // -(I + L)^-1 diag(beta), [token][token before], zero above the diagonal in its 16 x 16
   float decay[kDim];             // e^G of the last token
   Values values[kDim / 16];      // V; the scan leaves u there, times the column's scale
   uint16_t qd[2][kTokens][64];   // q e^G
-  uint16_t a[kTokens][kTokens];  // q k^T with decay, zero above the diagonal
+  uint16_t a[kTokens][kTokens];  // q k^T with decay, likewise
   uint4 state[kDim / 16][kDim / 16][32];  // before the chunk, times the column's scale
   float back[kDim];                       // by value column: what undoes its scale
 };
@@ -94,10 +94,10 @@ __device__ inline Place find(const StepView& step, int32_t place) {
 __device__ inline int swizzled(unsigned row, unsigned column) {
   return static_cast<int>(row * 64 + ((column / 8 ^ row % 8) * 8 + column % 8));
 }
-// Rows of 16 tokens of tiles as a left operand, columns [16 step, 16 step + 16).
+// 16 rows of tiles, from a whole eight on, as a left operand, columns [16 step, 16 step + 16).
 __device__ inline void load_left(uint32_t (&m)[4], const uint16_t* tiles, int first, int step, int lane) {
-  const int piece = 2 * step + lane / 16;
-  load_tiles(m, tiles + piece / 8 * kTokens * 64 + swizzled(first + lane % 16, piece % 8 * 8));
+  const unsigned piece = 2 * step + lane / 16;
+  load_tiles(m, tiles + swizzled(lane % 16, piece % 8 * 8) + piece / 8 * kTokens * 64 + first * 64);
 }
 __device__ inline uint32_t pack(float low, float high) {
   const __half2_raw two = __floats2half2_rn(low, high);
@@ -117,18 +117,24 @@ __device__ inline float2 unpack(uint32_t bits) {
 constexpr int kPart = kTokens * kDim;
 template <int kThreads>
 __device__ inline void stage_low(const Rows<const float>& x, int64_t row, int live, uint16_t* tiles) {
+  constexpr int kStride = kThreads / 32;  // rows between those of a warp: whole eights
+  static_assert(kStride % 8 == 0);
+  const unsigned warp = threadIdx.x / 32, four = threadIdx.x % 32, piece = four / 8 * 4 + four % 2 * 2;
+  uint16_t* to[2];
 #pragma unroll
-  for (int i = 0; i < kTokens * kDim / 4 / kThreads; ++i) {
-    const int task = static_cast<int>(threadIdx.x) + i * kThreads, r = task / 32, four = task % 32;
+  for (int pair = 0; pair < 2; ++pair)
+    to[pair] = tiles + piece / 8 * kTokens * 64 + swizzled(warp, (piece % 8 + pair) * 8 + four / 2 % 4 * 2);
+#pragma unroll
+  for (int i = 0; i < kTokens / kStride; ++i) {
+    const int r = static_cast<int>(warp) + i * kStride;
     float4 v{0, 0, 0, 0};
     if (r < live) v = *reinterpret_cast<const float4*>(x(row + r) + 4 * four);
 #pragma unroll
     for (int pair = 0; pair < 2; ++pair) {
       const float first = pair == 0 ? v.x : v.z, second = pair == 0 ? v.y : v.w;
-      const int piece = four / 8 * 4 + four % 2 * 2 + pair;
-      uint16_t* to = tiles + piece / 8 * kTokens * 64 + swizzled(r, piece % 8 * 8 + four / 2 % 4 * 2);
-      *reinterpret_cast<uint32_t*>(to) = upper_halves(first, second);
-      *reinterpret_cast<uint32_t*>(to + kPart) = two_bf16(rest_of(first), rest_of(second));
+      uint16_t* at = to[pair] + i * kStride * 64;
+      *reinterpret_cast<uint32_t*>(at) = upper_halves(first, second);
+      *reinterpret_cast<uint32_t*>(at + kPart) = two_bf16(rest_of(first), rest_of(second));
     }
   }
 }

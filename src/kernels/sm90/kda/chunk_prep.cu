@@ -49,16 +49,17 @@ struct Chunk {
 };
 
 // Four columns of the kRows rows, q, k or v by `part`, after conv and SiLU (glm5_next spec §8.2) where there
-// are taps. Taps before the step come from the slot's window. Rows that are not there are zero.
+// are taps. Taps before the step come from the slot's window. Tokens that are not there repeat the sequence's
+// last: their beta and log decay are zero, so nothing comes of them.
 __device__ void load_rows(const Chunks& a, const Chunk& c, int part, float (&v)[kRows][4]) {
   const int64_t column = part * a.width() + int64_t{c.head} * kDim + threadIdx.x % 32 * 4;
-  const float* from = a.raw(c.s.row + c.first) + column;
-  float x[kRows + kTaps - 1][4];
+  const float* from = a.raw(c.s.row) + column;
+  const auto stride = static_cast<uint32_t>(a.raw.stride);
+  float x[kTaps - 1 + kRows][4];
 #pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    Four& to = x[i + kTaps - 1];
-    to[0] = to[1] = to[2] = to[3] = 0;
-    if (i < c.live) load_four(from + i * a.raw.stride, to);
+  for (int i = 0; i < kTaps - 1 + kRows; ++i) {
+    const int32_t t = min(c.first - (kTaps - 1) + i, c.s.rows - 1);
+    if (i >= kTaps - 1 || c.first > 0) load_four(from + uint64_t{static_cast<uint32_t>(t)} * stride, x[i]);
   }
   if (!a.taps) {
 #pragma unroll
@@ -68,22 +69,27 @@ __device__ void load_rows(const Chunks& a, const Chunk& c, int part, float (&v)[
     }
     return;
   }
+  if (c.first == 0) {
+    const KdaSlot slot(a.state, c.s.slot);
+#pragma unroll 1
+    for (int e = 0; e < 4; ++e) {
+      float past[kTaps - 1];
 #pragma unroll
-  for (int i = 0; i < kTaps - 1; ++i) {
-    const int32_t back = kTaps - 1 - i;
-    x[i][0] = x[i][1] = x[i][2] = x[i][3] = 0;
-    if (c.first >= back && c.live > 0) {
-      load_four(from - back * a.raw.stride, x[i]);
-    } else if (c.live > 0 && c.s.first > 0) {
-      const KdaSlot slot(a.state, c.s.slot);
+      for (int i = 0; i < kTaps - 1; ++i) {
+        past[i] = c.s.first > 0
+                      ? load(slot.window(), a.state.window_dtype, i * 3 * a.width() + column + e)
+                      : 0.0f;
+      }
 #pragma unroll
-      for (int e = 0; e < 4; ++e)
-        x[i][e] = load(slot.window(), a.state.window_dtype, (c.first + i) * 3 * a.width() + column + e);
+      for (int i = 0; i < kTaps - 1; ++i) {
+#pragma unroll
+        for (int to = 0; to < 4; ++to) x[i][to] = to == e ? past[i] : x[i][to];
+      }
     }
   }
   if (a.state.window_dtype == DType::bf16) {
 #pragma unroll
-    for (int i = 0; i < kRows + kTaps - 1; ++i) {
+    for (int i = 0; i < kTaps - 1 + kRows; ++i) {
       const uint32_t low = two_bf16(x[i][0], x[i][1]), high = two_bf16(x[i][2], x[i][3]);
       x[i][0] = low_half(low), x[i][1] = high_half(low), x[i][2] = low_half(high), x[i][3] = high_half(high);
     }
@@ -99,7 +105,7 @@ __device__ void load_rows(const Chunks& a, const Chunk& c, int part, float (&v)[
       sum = fmaf(w[e][2], x[i + 2][e], sum);
       sum = fmaf(w[e][1], x[i + 1][e], sum);
       sum = fmaf(w[e][0], x[i][e], sum);
-      v[i][e] = i < c.live ? sum * fast_sigmoid(sum) : 0.0f;
+      v[i][e] = sum * fast_sigmoid(sum);
     }
   }
 }
@@ -145,26 +151,26 @@ __device__ void multiply_forget(const Chunks& a, int64_t first, Shared& s) {
 __device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&g)[kRows][4]) {
   const int lane = threadIdx.x % 32;
   const int64_t column = int64_t{c.head} * kDim + 4 * lane;
-  const float rate = a.a_exp[c.head];
+  const float rate = -kLog2E * a.a_exp[c.head];
   Four bias;
   load_four(a.dt_bias + column, bias);
 #pragma unroll
+  for (int e = 0; e < 4; ++e) bias[e] *= rate;
+#pragma unroll
   for (int i = 0; i < kRows; ++i) {
-    g[i][0] = g[i][1] = g[i][2] = g[i][3] = 0;
     if (a.f_b.w.data) {
       load_four(&s.g[kRows * (threadIdx.x / 32) + i][4 * lane], g[i]);
-    } else if (i < c.live) {
-      load_four(a.forget(c.s.row + c.first + i) + column, g[i]);
+    } else {
+      load_four(a.forget(c.s.row + min(c.first + i, c.s.rows - 1)) + column, g[i]);
     }
   }
   Four sum = {};
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
+    const float bound = i < c.live ? kLog2E * a.lower_bound : 0.0f;
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      const float log = kLog2E * a.lower_bound * fast_sigmoid(rate * (g[i][e] + bias[e]));
-      g[i][e] = sum[e] += i < c.live ? log : 0.0f;
-    }
+    for (int e = 0; e < 4; ++e)
+      g[i][e] = sum[e] += bound * fast_reciprocal(1.0f + fast_exp2(fmaf(g[i][e], rate, bias[e])));
   }
   *reinterpret_cast<float4*>(&s.total[threadIdx.x / 32][4 * lane]) = {sum[0], sum[1], sum[2], sum[3]};
 }
@@ -173,7 +179,7 @@ __device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&
 // its sub-block, the columns of all products off the diagonal, to shared memory.
 __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, d = 4 * lane;
-  Four before = {}, end = {}, last = {};
+  Four before = {}, end = {}, last = {}, rest;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
     Four total;
@@ -185,6 +191,8 @@ __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
       last[e] += total[e];
     }
   }
+#pragma unroll
+  for (int e = 0; e < 4; ++e) rest[e] = fast_exp2(last[e] - end[e]);
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     const int r = kRows * warp + i;
@@ -198,8 +206,8 @@ __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
       from_start[e] = before[e] + g[i][e];
       const float by = fast_exp2(from_start[e]);
       kd[e] = k[e] * by, qd[e] = q[e] * by;
-      kr[e] = k[e] * fast_exp2(last[e] - from_start[e]);
       kc[e] = k[e] * fast_exp2(end[e] - from_start[e]);
+      kr[e] = kc[e] * rest[e];
     }
     *reinterpret_cast<float4*>(&s.g[r][d]) = {from_start[0], from_start[1], from_start[2], from_start[3]};
     const int at = d / 64 * kTokens * 64 + swizzled(r, d % 64);
@@ -213,19 +221,21 @@ __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
                                                  fast_exp2(last[3])};
 }
 
-// Rows of k or q with decay from the start of their sub-block b, times columns of k with decay to it: L
-// (keys) or A. Off the diagonal both factors are at most 1 and go to f16; on it the columns' reach e^80 and
+// Rows of k and q with decay from the start of their sub-block b, times columns of k with decay to it: L and A,
+// over half of d. Off the diagonal both factors are at most 1 and go to f16; on it the columns' reach e^80 and
 // go to TF32.
 struct Gram {
   float off[3][2][4], diagonal[2][4];
 };
-__device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
+// Rounded to TF32, half away from zero, if x is finite; mma_tf32 ignores the bits below.
+__device__ inline uint32_t round_tf32(float x) {
+  return __float_as_uint(x) + 0x1000u;
+}
+__device__ void multiply_gram(Shared& s, int half, int b, Gram (&out)[2]) {
   const int lane = threadIdx.x % 32, quad = lane % 4, row = kSub * b + lane / 4;
-  const uint32_t(*rows)[68] = keys ? s.k : s.q;
-  out = {};
 #pragma unroll 1
-  for (int step = 0; step < kDim / 16; ++step) {
-    float2 start[2], x[2][2], y[2][2];  // [columns of d][row or row + 8]
+  for (int step = kDim / 32 * half; step < kDim / 32 * (half + 1); ++step) {
+    float2 start[2], x[2][2][2], y[2][2];  // x: [k or q][columns of d][row or row + 8]
 #pragma unroll
     for (int p = 0; p < 2; ++p) {
       const int d = 16 * step + 2 * quad + 8 * p;
@@ -234,34 +244,40 @@ __device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
       for (int lower = 0; lower < 2; ++lower) {
         const int r = row + 8 * lower;
         const float2 g = *reinterpret_cast<const float2*>(&s.g[r][d]);
-        const float2 v = unpack(rows[r][d / 2]);
-        const float2 k = unpack(s.k[r][d / 2]);
-        const float2 by{g.x - start[p].x, g.y - start[p].y};
-        x[p][lower] = {v.x * fast_exp2(by.x), v.y * fast_exp2(by.y)};
+        const float2 k = unpack(s.k[r][d / 2]), q = unpack(s.q[r][d / 2]);
+        const float2 by{g.x - start[p].x, g.y - start[p].y}, e{fast_exp2(by.x), fast_exp2(by.y)};
+        x[0][p][lower] = {k.x * e.x, k.y * e.y};
+        x[1][p][lower] = {q.x * e.x, q.y * e.y};
         y[p][lower] = {k.x * fast_exp2(-by.x), k.y * fast_exp2(-by.y)};
       }
     }
     // The order of k is free as long as both sides agree: the pairs of a lane are its two k.
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int p = 0; p < 2; ++p) {
 #pragma unroll
-      for (int p = 0; p < 2; ++p) {
-        const uint32_t left[4] = {to_tf32(x[p][0].x), to_tf32(x[p][1].x), to_tf32(x[p][0].y),
-                                  to_tf32(x[p][1].y)};
-        mma_tf32(out.diagonal[n], left, to_tf32(y[p][n].x), to_tf32(y[p][n].y));
+      for (int of = 0; of < 2; ++of) {
+        const uint32_t left[4] = {round_tf32(x[of][p][0].x), round_tf32(x[of][p][1].x),
+                                  round_tf32(x[of][p][0].y), round_tf32(x[of][p][1].y)};
+#pragma unroll
+        for (int n = 0; n < 2; ++n)
+          mma_tf32(out[of].diagonal[n], left, round_tf32(y[p][n].x), round_tf32(y[p][n].y));
       }
     }
     if (b == 0) continue;
-    const uint32_t left[4] = {pack(x[0][0].x, x[0][0].y), pack(x[0][1].x, x[0][1].y),
-                              pack(x[1][0].x, x[1][0].y), pack(x[1][1].x, x[1][1].y)};
+    uint32_t left[2][4];
+#pragma unroll
+    for (int of = 0; of < 2; ++of) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) left[of][i] = pack(x[of][i / 2][i % 2].x, x[of][i / 2][i % 2].y);
+    }
 #pragma unroll
     for (int a = 0; a < 3; ++a) {
       if (a >= b) continue;
       // Matrices: columns 0 to 7 and their second half of k, columns 8 to 15 and theirs.
       uint32_t m[4];
-      const int piece = 2 * step + lane / 8 % 2;
-      load_tiles(m, s.kc() + piece / 8 * kTokens * 64 +
-                        swizzled(kSub * a + lane / 16 * 8 + lane % 8, piece % 8 * 8));
+      const unsigned piece = 2 * step + lane / 8 % 2;
+      load_tiles(m, s.kc() + piece / 8 * kTokens * 64 + kSub * a * 64 +
+                        swizzled(lane / 16 * 8 + lane % 8, piece % 8 * 8));
       if (a + 1 < b) {
 #pragma unroll
         for (int p = 0; p < 2; ++p) {
@@ -275,33 +291,54 @@ __device__ void multiply_gram(Shared& s, bool keys, int b, Gram& out) {
           }
         }
       }
-      mma_f16(out.off[a][0], left, m[0], m[1]);
-      mma_f16(out.off[a][1], left, m[2], m[3]);
+#pragma unroll
+      for (int of = 0; of < 2; ++of) {
+        mma_f16(out[of].off[a][0], left[of], m[0], m[1]);
+        mma_f16(out[of].off[a][1], left[of], m[2], m[3]);
+      }
     }
   }
 }
-__device__ void store_gram(Shared& s, Record& record, bool keys, int b, const Gram& product) {
-  const int lane = threadIdx.x % 32;
+// The sums of both halves: a warp gives the other of its sub-block what that one stores, L or A. Nothing above
+// the diagonal of blocks is stored, nor zeroed above L's diagonal: it is not read.
+__device__ void store_gram(Shared& s, Record& record, int half, int b, const Gram (&both)[2]) {
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  auto* const given = reinterpret_cast<float4*>(&s.q[0][0]);  // q and k are no longer needed
+  const auto place = [&](int of_warp, int at) { return given + (of_warp * 8 + at) * 32 + lane; };
+  const auto pick = [&](const float (&l)[4], const float (&a)[4], bool first) {
+    return first ? float4{l[0], l[1], l[2], l[3]} : float4{a[0], a[1], a[2], a[3]};
+  };
 #pragma unroll
-  for (int a = 0; a < 4; ++a) {
+  for (int n = 0; n < 2; ++n) {
+    *place(warp, 6 + n) = pick(both[0].diagonal[n], both[1].diagonal[n], half == 1);
 #pragma unroll
-    for (int n = 0; n < 2; ++n) {
+    for (int a = 0; a < 3; ++a) {
+      if (a < b) *place(warp, 2 * a + n) = pick(both[0].off[a][n], both[1].off[a][n], half == 1);
+    }
+  }
+  __syncthreads();
+  const auto store = [&](int a, int n, float4 own, int at, bool diagonal) {
+    const float4 add = *place(warp ^ 1, at);
+    const float sum[4] = {own.x + add.x, own.y + add.y, own.z + add.z, own.w + add.w};
 #pragma unroll
-      for (int lower = 0; lower < 2; ++lower) {
-        const int i = kSub * b + lane / 4 + 8 * lower, j = kSub * a + 8 * n + 2 * (lane % 4);
-        float v[2];
-#pragma unroll
-        for (int c = 0; c < 2; ++c) {
-          const float x = a < 3 && a < b ? product.off[a < 3 ? a : 0][n][2 * lower + c]
-                                         : product.diagonal[n][2 * lower + c];
-          v[c] = a < b || (a == b && (keys ? j + c < i : j + c <= i)) ? x : 0.0f;
-        }
-        if (keys) {
-          s.l[i][j] = s.beta[i] * v[0], s.l[i][j + 1] = s.beta[i] * v[1];
-        } else {
-          *reinterpret_cast<uint32_t*>(&record.a[0][0] + swizzled(i, j)) = pack(v[0], v[1]);
-        }
+    for (int lower = 0; lower < 2; ++lower) {
+      const int i = kSub * b + lane / 4 + 8 * lower, j = kSub * a + 8 * n + 2 * (lane % 4);
+      float x = sum[2 * lower], y = sum[2 * lower + 1];
+      if (half == 0) {
+        *reinterpret_cast<float2*>(&s.l[i][j]) = {s.beta[i] * x, s.beta[i] * y};
+      } else {
+        if (diagonal && j > i) x = 0;
+        if (diagonal && j + 1 > i) y = 0;
+        *reinterpret_cast<uint32_t*>(&record.a[0][0] + swizzled(i, j)) = pack(x, y);
       }
+    }
+  };
+#pragma unroll
+  for (int n = 0; n < 2; ++n) {
+    store(b, n, pick(both[0].diagonal[n], both[1].diagonal[n], half == 0), 6 + n, true);
+#pragma unroll
+    for (int a = 0; a < 3; ++a) {
+      if (a < b) store(a, n, pick(both[0].off[a][n], both[1].off[a][n], half == 0), 2 * a + n, false);
     }
   }
 }
@@ -420,18 +457,21 @@ __global__ void __launch_bounds__(kThreads, 2) prep_kernel(StepView step, Chunks
   __syncthreads();
   scale_rows(x, s, out);
   __syncthreads();
-  Gram product;
-  multiply_gram(s, warp % 2 == 0, warp / 2, product);
-  __syncthreads();  // the columns of k lay where L comes
-  store_gram(s, out, warp % 2 == 0, warp / 2, product);
+  {
+    Gram both[2] = {};
+    multiply_gram(s, warp % 2, warp / 2, both);
+    __syncthreads();  // the columns of k lay where L comes, q and k where sums are exchanged
+    store_gram(s, out, warp % 2, warp / 2, both);
+  }
   __syncthreads();
   invert(s);
 #pragma unroll 1
   for (int task = threadIdx.x; task < kTokens * kTokens / 8; task += kThreads) {
     const int i = task / 8, j = task % 8 * 8;
+    if (j / kSub > i / kSub) continue;  // not read
     float v[8];
 #pragma unroll
-    for (int c = 0; c < 8; ++c) v[c] = j / kSub <= i / kSub ? -s.t[i][j + c] * s.beta[j + c] : 0.0f;
+    for (int c = 0; c < 8; ++c) v[c] = -s.t[i][j + c] * s.beta[j + c];
     *reinterpret_cast<uint4*>(&out.t[0][0] + swizzled(i, j)) = {pack(v[0], v[1]), pack(v[2], v[3]),
                                                                 pack(v[4], v[5]), pack(v[6], v[7])};
   }

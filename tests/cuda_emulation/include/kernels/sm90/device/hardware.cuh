@@ -56,7 +56,6 @@ inline uint32_t widen_high(uint32_t codes) {
 void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_f16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
 void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
-uint32_t to_tf32(float x);
 void load_tiles(uint32_t (&r)[4], const void* row);
 void load_tiles_transposed(uint32_t (&r)[4], const void* row);
 
