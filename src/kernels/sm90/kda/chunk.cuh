@@ -22,7 +22,8 @@ union Values {
 struct alignas(16) Record {
   uint16_t kd[2][kTokens][64];   // k e^G, [half of d][token][d]
   uint16_t kr[2][kTokens][64];   // k e^(G of the last token - G)
-  uint16_t t[kTokens][kTokens];  // -(I + L)^-1 diag(beta), [token][token before], zero above the diagonal in its 16 x 16
+  uint16_t t[kTokens][kTokens];  // -(I + L)^-1 diag(beta), [token][token before], zero above the diagonal in
+                                 // its 16 x 16
   float decay[kDim];             // e^G of the last token
   Values values[kDim / 16];      // V; the scan leaves u there, times the column's scale
   uint16_t qd[2][kTokens][64];   // q e^G
@@ -31,8 +32,8 @@ struct alignas(16) Record {
   float back[kDim];                       // by value column: what undoes its scale
 };
 
-// Of 16 value columns: no bank is met twice when four lanes read every second token and eight a column, nor when
-// lanes read four columns each.
+// Of 16 value columns: no bank is met twice when four lanes read every second token and eight a column, nor
+// when lanes read four columns each.
 __device__ inline int value_at(unsigned token, unsigned column) {
   const unsigned row = token % 2 * 4 + token % 8 / 2;
   return static_cast<int>((token / 8 * 8 + row) * 16 + ((column / 4 ^ row / 2 % 2 * 2) * 4 + column % 4));
@@ -111,9 +112,9 @@ __device__ inline float2 unpack(uint32_t bits) {
   return __half22float2(two);
 }
 
-// Low-rank inputs of a chunk's tokens as two bf16 parts that hold 16 bits, tiles [part][2][64][64]. Eight columns
-// of a row, which a lane reads at once of a weight, are one pair of each of four pieces: the order of k is free
-// as long as both sides agree.
+// Low-rank inputs of a chunk's tokens as two bf16 parts that hold 16 bits, tiles [part][2][64][64]. Eight
+// columns of a row, which a lane reads at once of a weight, are one pair of each of four pieces: the order of
+// k is free as long as both sides agree.
 constexpr int kPart = kTokens * kDim;
 template <int kThreads>
 __device__ inline void stage_low(const Rows<const float>& x, int64_t row, int live, uint16_t* tiles) {
@@ -138,16 +139,22 @@ __device__ inline void stage_low(const Rows<const float>& x, int64_t row, int li
     }
   }
 }
-// d[token tile][8 columns] of 16 rows of w from `first` on; lane (row, quad) holds tokens row and row + 8 of a
-// tile, and of 8 columns 2 quad and 2 quad + 1.
+// d[token tile][8 columns] of 16 rows of w from `first` on; lane (row, quad) holds tokens row and row + 8 of
+// a tile, and of 8 columns 2 quad and 2 quad + 1.
 __device__ inline void multiply_low(const uint16_t* tiles, const Rows<const bf16>& w, int64_t first,
                                     float (&d)[kTokens / 16][2][4]) {
   const int lane = threadIdx.x % 32;
   const bf16* from = w(first + lane / 4) + lane % 4 * 8;
+  const auto load = [&](uint4(&b)[2], int group) {
+    b[0] = *reinterpret_cast<const uint4*>(from + 32 * group);
+    b[1] = *reinterpret_cast<const uint4*>(from + 8 * w.stride + 32 * group);
+  };
+  uint4 b[2], next[2];
+  load(next, 0);
 #pragma unroll 1
   for (int group = 0; group < kDim / 32; ++group) {
-    const uint4 b[2] = {*reinterpret_cast<const uint4*>(from + 32 * group),
-                        *reinterpret_cast<const uint4*>(from + 8 * w.stride + 32 * group)};
+    b[0] = next[0], b[1] = next[1];
+    if (group + 1 < kDim / 32) load(next, group + 1);
 #pragma unroll
     for (int i = 0; i < 4 * kTokens / 16; ++i) {
       const int part = i / 2 % 2, half = i % 2, tile = i / 4;

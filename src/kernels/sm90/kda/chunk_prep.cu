@@ -11,7 +11,7 @@ constexpr int kRows = kTokens / kWarps;  // of a warp, one after the other
 constexpr int kPitch = 12;
 constexpr float kLog2E = 1.4426950408889634f;
 constexpr float kQueryScale = 0.08838834764831845f;  // 1 / sqrt(d)
-constexpr float kL2Eps = 1e-6f;  // added to the sum of squares (trap T7)
+constexpr float kL2Eps = 1e-6f;                      // added to the sum of squares (trap T7)
 
 struct alignas(16) Shared {
   uint32_t q[kTokens][68],
@@ -76,9 +76,8 @@ __device__ void load_rows(const Chunks& a, const Chunk& c, int part, float (&v)[
       float past[kTaps - 1];
 #pragma unroll
       for (int i = 0; i < kTaps - 1; ++i) {
-        past[i] = c.s.first > 0
-                      ? load(slot.window(), a.state.window_dtype, i * 3 * a.width() + column + e)
-                      : 0.0f;
+        past[i] =
+            c.s.first > 0 ? load(slot.window(), a.state.window_dtype, i * 3 * a.width() + column + e) : 0.0f;
       }
 #pragma unroll
       for (int i = 0; i < kTaps - 1; ++i) {
@@ -133,7 +132,8 @@ __device__ void put_values(const float (&v)[kRows][4], Record& out) {
         v[i][0], v[i][1], v[i][2], v[i][3]};
 }
 
-// f of the chunk by its low-rank product, to where the sums of decays come later. Its input lies where L and T come.
+// f of the chunk by its low-rank product, to where the sums of decays come later. Its input lies where L and
+// T come.
 __device__ void multiply_forget(const Chunks& a, int64_t first, Shared& s) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   float f[kTokens / 16][2][4] = {};
@@ -142,7 +142,8 @@ __device__ void multiply_forget(const Chunks& a, int64_t first, Shared& s) {
   for (int tile = 0; tile < kTokens / 16; ++tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i)
-      *reinterpret_cast<float2*>(&s.g[16 * tile + i % 2 * 8 + lane / 4][16 * warp + i / 2 * 8 + 2 * (lane % 4)]) = {
+      *reinterpret_cast<float2*>(
+          &s.g[16 * tile + i % 2 * 8 + lane / 4][16 * warp + i / 2 * 8 + 2 * (lane % 4)]) = {
           f[tile][i / 2][i % 2 * 2], f[tile][i / 2][i % 2 * 2 + 1]};
   }
 }
@@ -175,8 +176,8 @@ __device__ void load_decays(const Chunks& a, const Chunk& c, Shared& s, float (&
   *reinterpret_cast<float4*>(&s.total[threadIdx.x / 32][4 * lane]) = {sum[0], sum[1], sum[2], sum[3]};
 }
 
-// From here on g counts from the chunk's start. Kd, Qd and Kr go to the record, and k with decay to the end of
-// its sub-block, the columns of all products off the diagonal, to shared memory.
+// From here on g counts from the chunk's start. Kd, Qd and Kr go to the record, and k with decay to the end
+// of its sub-block, the columns of all products off the diagonal, to shared memory.
 __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, d = 4 * lane;
   Four before = {}, end = {}, last = {}, rest;
@@ -221,9 +222,9 @@ __device__ void scale_rows(float (&g)[kRows][4], Shared& s, Record& out) {
                                                  fast_exp2(last[3])};
 }
 
-// Rows of k and q with decay from the start of their sub-block b, times columns of k with decay to it: L and A,
-// over half of d. Off the diagonal both factors are at most 1 and go to f16; on it the columns' reach e^80 and
-// go to TF32.
+// Rows of k and q with decay from the start of their sub-block b, times columns of k with decay to it: L and
+// A, over half of d. Off the diagonal both factors are at most 1 and go to f16; on it the columns' reach e^80
+// and go to TF32.
 struct Gram {
   float off[3][2][4], diagonal[2][4];
 };
@@ -299,13 +300,13 @@ __device__ void multiply_gram(Shared& s, int half, int b, Gram (&out)[2]) {
     }
   }
 }
-// The sums of both halves: a warp gives the other of its sub-block what that one stores, L or A. Nothing above
-// the diagonal of blocks is stored, nor zeroed above L's diagonal: it is not read.
+// The sums of both halves: a warp gives the other of its sub-block what that one stores, L or A. Nothing
+// above the diagonal of blocks is stored, nor zeroed above L's diagonal: it is not read.
 __device__ void store_gram(Shared& s, Record& record, int half, int b, const Gram (&both)[2]) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   auto* const given = reinterpret_cast<float4*>(&s.q[0][0]);  // q and k are no longer needed
   const auto place = [&](int of_warp, int at) { return given + (of_warp * 8 + at) * 32 + lane; };
-  const auto pick = [&](const float (&l)[4], const float (&a)[4], bool first) {
+  const auto pick = [&](const float(&l)[4], const float(&a)[4], bool first) {
     return first ? float4{l[0], l[1], l[2], l[3]} : float4{a[0], a[1], a[2], a[3]};
   };
 #pragma unroll
@@ -359,7 +360,8 @@ __device__ void multiply_square(const float* a, const float* b, float (&d)[kSize
   for (int m = 0; m < kSize / 16; ++m) d[m][0] = d[m][1] = d[m][2] = d[m][3] = 0;
 #pragma unroll
   for (int k = 0; k < kSize; k += 8) {
-    const Halves right[2] = {halves_of(b[(k + quad) * kPitch + row]), halves_of(b[(k + quad + 4) * kPitch + row])};
+    const Halves right[2] = {halves_of(b[(k + quad) * kPitch + row]),
+                             halves_of(b[(k + quad + 4) * kPitch + row])};
 #pragma unroll
     for (int m = 0; m < kSize / 16; ++m) {
       uint32_t high[4], low[4];
@@ -374,8 +376,8 @@ __device__ void multiply_square(const float* a, const float* b, float (&d)[kSize
     }
   }
 }
-// Columns [column, column + 8) of the block below two inverses of kSize: -T L T of the lower, the block, and the
-// upper, which begins at `first`; by one warp.
+// Columns [column, column + 8) of the block below two inverses of kSize: -T L T of the lower, the block, and
+// the upper, which begins at `first`; by one warp.
 template <int kSize>
 __device__ void merge(Shared& s, int first, int column) {
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = lane / 4, at = lane % 4 * 2;
@@ -392,12 +394,13 @@ __device__ void merge(Shared& s, int first, int column) {
 #pragma unroll
   for (int m = 0; m < kSize / 16; ++m) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) s.t[second + 16 * m + row + i / 2 * 8][first + column + at + i % 2] = -d[m][i];
+    for (int i = 0; i < 4; ++i)
+      s.t[second + 16 * m + row + i / 2 * 8][first + column + at + i % 2] = -d[m][i];
   }
 }
 
-// (I + L)^-1: forward substitution on the diagonal, a thread a column, then the blocks below it, whose products
-// take zeros above the diagonal.
+// (I + L)^-1: forward substitution on the diagonal, a thread a column, then the blocks below it, whose
+// products take zeros above the diagonal.
 __device__ void invert(Shared& s) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   if (warp < 4) {

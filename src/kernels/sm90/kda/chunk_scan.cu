@@ -1,8 +1,9 @@
 // The chunks of a head one after the other, as far as they depend on each other: a block owns 32 value
-// columns of one head of one sequence, two warps 16 of them. Each of the two has half of the keys of their state,
-// transposed, in its accumulators, and half of the chunk's tokens; the layout of accumulators is that of the next
-// product's left operand, and what the other half needs goes through shared memory as f16. The state before each
-// chunk and its u are left to the kernel that makes the outputs. Other warps copy the records of the chunks after.
+// columns of one head of one sequence, two warps 16 of them. Each of the two has half of the keys of their
+// state, transposed, in its accumulators, and half of the chunk's tokens; the layout of accumulators is that
+// of the next product's left operand, and what the other half needs goes through shared memory as f16. The
+// state before each chunk and its u are left to the kernel that makes the outputs. Other warps copy the
+// records of the chunks after.
 #include "kernels/sm90/device/warpgroup.cuh"
 #include "kernels/sm90/kda/chunk.cuh"
 
@@ -23,7 +24,7 @@ struct alignas(16) Stage {
 // What the halves of a pair give each other, [half].
 struct Exchange {
   uint4 state[2][4][32], rest[2][32], u[2][2][32];  // rest: of the first half alone
-  float largest[2][16];  // of the state and the values of a column
+  float largest[2][16];                             // of the state and the values of a column
 };
 struct Shared {
   Stage stage[kStages];
@@ -66,8 +67,8 @@ __device__ inline void get(uint32_t (&a)[kSteps][4], const uint4 (*from)[32], in
     a[k][0] = v.x, a[k][1] = v.y, a[k][2] = v.z, a[k][3] = v.w;
   }
 }
-// d[16 x 32] += a[16 x 32] b: the rows of b from `row` on are columns of d, its columns lie at [column, column +
-// 32) of the tile. kLower: the 16 x 16 block above the diagonal is skipped.
+// d[16 x 32] += a[16 x 32] b: the rows of b from `row` on are columns of d, its columns lie at [column,
+// column + 32) of the tile. kLower: the 16 x 16 block above the diagonal is skipped.
 template <bool kLower>
 __device__ inline void multiply_rows(float (&d)[4][4], const uint32_t (&a0)[4], const uint32_t (&a1)[4],
                                      const uint16_t* tile, int row, int column, int lane) {
@@ -237,7 +238,8 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quad = lane % 4, row = lane / 4;
   if (warp >= kWarps) return copy_chunks(part, ring);
   const int pair = warp / 2, half = warp % 2, tile = part.first + pair;
-  float* stored = KdaSlot(a.state, s.slot).state() + (int64_t{head} * kDim + 64 * half) * kDim + 16 * tile + row;
+  float* stored =
+      KdaSlot(a.state, s.slot).state() + (int64_t{head} * kDim + 64 * half) * kDim + 16 * tile + row;
   float cells[8][4];
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -250,8 +252,8 @@ __global__ void __launch_bounds__(kThreads) scan_kernel(StepView step, Chunks a)
   for (int32_t c = 0; c < part.chunks; ++c) {
     const int at = c % kStages;
     mbarrier_wait(&ring.full[at], static_cast<uint32_t>(c / kStages) & 1);
-    multiply_chunk(ring.stage[at], ring.exchange[pair], part.records[int64_t{c} * a.heads], pair, half, tile, cells,
-                   scale);
+    multiply_chunk(ring.stage[at], ring.exchange[pair], part.records[int64_t{c} * a.heads], pair, half, tile,
+                   cells, scale);
     __syncwarp();
     if (lane == 0) mbarrier_arrive(&ring.empty[at]);
   }
