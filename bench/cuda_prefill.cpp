@@ -1,6 +1,6 @@
 // The ops of a prefill slice, one by one, at the shapes of one rank of TP4: random weights and inputs, graph
-// replays. One JSON object to stdout. Usage: cuda_prefill [ROWS [EXPERTS_OF_THIS_RANK]]; 72 experts are --ep
-// 4, 288 --ep 1.
+// replays. One JSON object to stdout. Usage: cuda_prefill [ROWS [EXPERTS_OF_THIS_RANK [PART [once]]]]; 72
+// experts are --ep 4, 288 --ep 1. PART: kda, dsa, mhc, ffn or all. once: for a profiler.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <functional>
 #include <random>
+#include <string_view>
 
 #include "kernels/make_ops.h"
 
@@ -317,7 +318,7 @@ void ffn(Bench& b, Ops& ops, int64_t rows, int64_t held) {
          [&] { ops.moe(m); });
 }
 
-Result<void> run(int64_t rows, int64_t held, bool once) {
+Result<void> run(int64_t rows, int64_t held, std::string_view part, bool once) {
   GODWIT_ASSIGN(const std::unique_ptr<Ops> ops, kernels::make_ops("cuda", 0));
   kernels::Dims d;
   d.hidden = kHidden;
@@ -347,12 +348,18 @@ Result<void> run(int64_t rows, int64_t held, bool once) {
   for (const kernels::ScratchEntry& e : ops->scratch(d, limits)) priced += e.bytes;
   fmt::print("{{\"rows\": {}, \"experts\": {}, \"scratch_mb\": {}, \"taken_by_prepare_mb\": {}, \"ops\": [\n",
              rows, held, priced >> 20, (before - ops->memory().available()) >> 20);
-  for (const auto& part : {+[](Bench&b, Ops&o, int64_t r, int64_t) { kda(b, o, r); },
-                           +[](Bench&b, Ops&o, int64_t r, int64_t) { dsa(b, o, r); },
-                           +[](Bench&b, Ops&o, int64_t r, int64_t) { mhc(b, o, r); },
-                           +[](Bench&b, Ops&o, int64_t r, int64_t h) { ffn(b, o, r, h); }}) {
+  struct Part {
+    const char* name;
+    void (*time)(Bench&, Ops&, int64_t rows, int64_t held);
+  };
+  constexpr Part kParts[] = {{"kda", [](Bench& b, Ops& o, int64_t r, int64_t) { kda(b, o, r); }},
+                             {"dsa", [](Bench& b, Ops& o, int64_t r, int64_t) { dsa(b, o, r); }},
+                             {"mhc", [](Bench& b, Ops& o, int64_t r, int64_t) { mhc(b, o, r); }},
+                             {"ffn", ffn}};
+  for (const Part& p : kParts) {
+    if (part != "all" && part != p.name) continue;
     Bench b(*ops, rows, once);
-    part(b, *ops, rows, held);
+    p.time(b, *ops, rows, held);
   }
   fmt::print("\n]}}\n");
   return {};
@@ -363,7 +370,7 @@ Result<void> run(int64_t rows, int64_t held, bool once) {
 
 int main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atol(argv[1]) : 8192, held = argc > 2 ? std::atol(argv[2]) : 72;
-  const godwit::Result<void> done = godwit::run(rows, held, argc > 3);
+  const godwit::Result<void> done = godwit::run(rows, held, argc > 3 ? argv[3] : "all", argc > 4);
   if (done.ok()) return 0;
   fmt::print(stderr, "{}\n", done.error().message);
   return 1;
