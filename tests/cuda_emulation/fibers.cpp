@@ -70,7 +70,8 @@ void* Fibers::new_stack(size_t i) {
 
 void Fibers::resume(size_t i) {
   running_ = i;
-  threadIdx = {static_cast<unsigned>(i), 0, 0};
+  threadIdx = {static_cast<unsigned>(i) % shape_.threads, 0, 0};
+  blockIdx = {shape_.first_block + block(), 0, 0};
   entering = this;
   godwit_emulation_switch(&scheduler_, fibers_[i]->at);
 }
@@ -90,11 +91,14 @@ void Fibers::finish() {
 void Fibers::end() {
   fibers_[running_]->done = true;
   --alive_;
+  const unsigned alive = --alive_of_[block()];
+  const int barrier = static_cast<int>(block()) * kBarriers;
   const size_t warp = running_ / 32;
   warps_[warp]->alive &= ~(1u << running_ % 32);
   for (size_t i = 32 * warp; i < fibers_.size() && i < 32 * (warp + 1); ++i)
     if (fibers_[i]->blocked && fibers_[i]->lanes != 0) release_lanes(warp, fibers_[i]->lanes);
-  if (arrived_[0] > 0 && arrived_[0] == alive_) release_barrier(0);
+  if (arrived_[barrier] > 0 && arrived_[barrier] == alive) release_barrier(barrier);
+  if (arrived_[kCluster] > 0 && arrived_[kCluster] == alive_) release_barrier(kCluster);
   pause();
 }
 
@@ -118,22 +122,25 @@ void Fibers::wait_for_previous() {
     fail("what the copies before wait_for_previous() read is written by a launch that may still run", 0);
 }
 
-bool Fibers::look_ahead(unsigned threads, bool reversed, const std::function<void()>& thread,
+bool Fibers::look_ahead(const Shape& shape, bool reversed, const std::function<void()>& thread,
                         std::vector<uint64_t>& seen) {
-  seen.assign(threads, 0);
+  seen.assign(shape.threads * shape.blocks, 0);
   seen_ = &seen;
   ahead_ = true;
   lets_next_ = false;
-  run(threads, reversed, thread);
+  run(shape, reversed, thread);
   ahead_ = false;
   return lets_next_;
 }
 
-void Fibers::run(unsigned threads, bool reversed, const std::function<void()>& thread,
+void Fibers::run(const Shape& shape, bool reversed, const std::function<void()>& thread,
                  const std::vector<uint64_t>* seen) {
+  const unsigned threads = shape.threads * shape.blocks;
+  shape_ = shape;
   thread_ = &thread;
   expected_ = seen;
   alive_ = threads;
+  std::fill_n(alive_of_, shape.blocks, shape.threads);
   while (fibers_.size() < threads) {
     fibers_.push_back(std::make_unique<Fiber>());
     fibers_.back()->at = new_stack(fibers_.size() - 1);
@@ -181,7 +188,7 @@ void Fibers::abandon() {
   seen_->clear();
   for (auto& fiber : fibers_) fiber->left |= fiber->blocked && !fiber->done;
   std::ranges::fill(arrived_, 0u);
-  votes = 0;
+  std::ranges::fill(votes_, 0);
 }
 
 bool Fibers::release_lanes(size_t warp, unsigned mask) {
@@ -224,7 +231,18 @@ const Gift* Fibers::exchange(unsigned mask, const Gift& own) {
 }
 
 void Fibers::wait_for_threads(int barrier, unsigned count) {
-  if (++arrived_[barrier] == (count > 0 ? count : alive_)) return release_barrier(barrier);
+  meet(static_cast<int>(block()) * kBarriers + barrier, count > 0 ? count : alive_of_[block()]);
+}
+void Fibers::arrive(int barrier, unsigned count) {
+  barrier += static_cast<int>(block()) * kBarriers;
+  if (++arrived_[barrier] == count) release_barrier(barrier);
+}
+void Fibers::wait_for_cluster() {
+  meet(kCluster, alive_);
+}
+
+void Fibers::meet(int barrier, unsigned count) {
+  if (++arrived_[barrier] == count) return release_barrier(barrier);
   Fiber& fiber = *fibers_[running_];
   fiber.lanes = 0;
   fiber.barrier = barrier;

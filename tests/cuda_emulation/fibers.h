@@ -1,4 +1,4 @@
-// The threads of one block, as fibers that take turns.
+// The threads of one block, or of the blocks of one cluster, as fibers that take turns.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,30 @@ namespace godwit::emulation {
 
 class Fibers {
  public:
-  // Runs one block to its end. `reversed`: later threads get their turns first, which shows what only works
+  static constexpr unsigned kMostBlocks = 8;  // of a cluster
+  // Of what runs together; blocks of a cluster have whole warps.
+  struct Shape {
+    unsigned threads;  // of a block
+    unsigned blocks, first_block;
+  };
+  // Runs it to its end. `reversed`: later threads get their turns first, which shows what only works
   // because earlier ones came first.
   // `seen`: of each thread, a sum of what its copies read before it waits for the kernel before; it must be
   // what it was in look_ahead(), if that says anything.
-  void run(unsigned threads, bool reversed, const std::function<void()>& thread,
+  void run(const Shape& shape, bool reversed, const std::function<void()>& thread,
            const std::vector<uint64_t>* seen = nullptr);
-  // Runs one block as far as it comes without the kernel before. Returns whether it lets the next kernel do
-  // the same.
-  bool look_ahead(unsigned threads, bool reversed, const std::function<void()>& thread,
+  // Runs it as far as it comes without the kernel before. Returns whether it lets the next kernel do the
+  // same.
+  bool look_ahead(const Shape& shape, bool reversed, const std::function<void()>& thread,
                   std::vector<uint64_t>& seen);
 
   // Of the running thread.
   void wait_for_lanes(unsigned mask);
-  void wait_for_threads(int barrier, unsigned count);
+  void wait_for_threads(int barrier, unsigned count);  // of its block
+  void arrive(int barrier, unsigned count);            // without waiting
+  void wait_for_cluster();
+  unsigned block() const { return static_cast<unsigned>(running_) / shape_.threads; }  // within its cluster
+  unsigned blocks() const { return shape_.blocks; }
   void wait_until(const std::function<bool()>& condition);
   const Gift* exchange(unsigned mask, const Gift& own);
 
@@ -44,7 +54,7 @@ class Fibers {
   void add_copy(const Copy& copy);
   void wait_for_previous();
   void let_next_start() { lets_next_ |= !fibers_[running_]->waited; }
-  int votes = 0;
+  int& votes() { return votes_[block()]; }
 
  private:
   struct Fiber {
@@ -69,7 +79,7 @@ class Fibers {
     Gift met[32][2][32];
     unsigned parity = 0;  // a bit for each pair
   };
-  static constexpr int kBarriers = 16, kCondition = kBarriers;
+  static constexpr int kBarriers = 16, kCluster = kBarriers * int{kMostBlocks}, kCondition = kCluster + 1;
   static constexpr size_t kStackBytes = 256 * 1024;
 
   static void enter();
@@ -79,6 +89,7 @@ class Fibers {
   void finish();
   void end();  // of the running thread, which does not come back when it is left
   bool release_lanes(size_t warp, unsigned mask);  // when all of them have arrived
+  void meet(int barrier, unsigned count);
   void release_barrier(int barrier);
   [[noreturn]] void stuck();
   void abandon();  // threads that look ahead and cannot go on
@@ -86,9 +97,11 @@ class Fibers {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<std::unique_ptr<Warp>> warps_;
   size_t warp_count_ = 0;
-  unsigned arrived_[kBarriers] = {};
-  unsigned alive_ = 0;
+  Shape shape_ = {};
+  unsigned arrived_[kCluster + 1] = {};  // those of the first block, of the next, …
+  unsigned alive_ = 0, alive_of_[kMostBlocks] = {};
   size_t running_ = 0;
+  int votes_[kMostBlocks] = {};
   bool ahead_ = false, lets_next_ = false;
   std::vector<uint64_t>* seen_ = nullptr;  // to write, when ahead
   const std::vector<uint64_t>* expected_ = nullptr;

@@ -48,11 +48,15 @@ namespace {
 constexpr unsigned kMultiprocessors = 5;  // no round number: nothing may depend on it
 constexpr unsigned kMostThreads = 1024;
 constexpr int kSharedBytes = 227 * 1024, kSharedUnasked = 48 * 1024;
-constexpr uintptr_t kSharedAlign = 1024;  // what warpgroup products ask of their tiles
 
 std::mutex launching;  // one device
-std::unique_ptr<unsigned char[]>
-    shared;  // as many bytes as were asked for, so that ASan sees what lies outside
+// Of each block of a cluster; as many bytes as were asked for, so that ASan sees what lies outside. Blocks
+// find theirs at the same distance from a boundary, as on a GPU.
+struct Release {
+  void operator()(unsigned char* p) const { std::free(p); }
+};
+std::unique_ptr<unsigned char[], Release> shared[Fibers::kMostBlocks];
+constexpr size_t kSharedBoundary = 1024, kSharedOffset = 128;
 std::map<const void*, int> allowed_shared;
 
 std::atomic<bool> broken = false;  // by a kernel: nothing works any more
@@ -87,34 +91,39 @@ bool reversed() {
 // waits before it lets the next start; so what it reads before its own wait must not be theirs to write.
 struct Launch {
   cudaLaunchConfig_t config;
+  unsigned cluster;  // blocks of one
   std::function<void()> thread;
-  std::map<unsigned, std::vector<uint64_t>> seen;  // by some of its blocks, ahead of its turn
+  std::map<unsigned, std::vector<uint64_t>> seen;  // by some of its clusters, ahead of its turn
   bool lets_next = false;                          // before it has waited itself
 };
 std::vector<Launch> waiting;
 
-void enter_block(const cudaLaunchConfig_t& config, unsigned block) {
-  blockDim = config.blockDim;
-  gridDim = config.gridDim;
-  blockIdx = {block, 0, 0};
-  shared = std::make_unique_for_overwrite<unsigned char[]>(config.dynamicSmemBytes + kSharedAlign);
-  std::memset(shared.get(), 0xff, config.dynamicSmemBytes + kSharedAlign);
+Fibers::Shape enter_cluster(const Launch& launch, unsigned index) {
+  blockDim = launch.config.blockDim;
+  gridDim = launch.config.gridDim;
+  for (unsigned b = 0; b < launch.cluster; ++b) {
+    const size_t bytes = kSharedOffset + launch.config.dynamicSmemBytes;
+    void* p = nullptr;
+    if (posix_memalign(&p, kSharedBoundary, bytes) != 0) fail("no %zu bytes of shared memory", bytes);
+    std::memset(p, 0xff, bytes);
+    shared[b].reset(static_cast<unsigned char*>(p));
+  }
+  return {blockDim.x, launch.cluster, index * launch.cluster};
 }
 
 void run_first_waiting() {
   const Launch launch = std::move(waiting.front());
   waiting.erase(waiting.begin());
-  const unsigned blocks = launch.config.gridDim.x;
-  for (unsigned b = 0; b < blocks; ++b) {
-    const unsigned block = reversed() ? blocks - 1 - b : b;
-    enter_block(launch.config, block);
-    const auto seen = launch.seen.find(block);
-    fibers.run(blockDim.x, reversed(), launch.thread,
+  const unsigned clusters = launch.config.gridDim.x / launch.cluster;
+  for (unsigned i = 0; i < clusters; ++i) {
+    const unsigned index = reversed() ? clusters - 1 - i : i;
+    const auto seen = launch.seen.find(index);
+    fibers.run(enter_cluster(launch, index), reversed(), launch.thread,
                seen == launch.seen.end() || seen->second.empty() ? nullptr : &seen->second);
   }
 }
 
-void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thread) {
+void run_grid(const cudaLaunchConfig_t& config, unsigned cluster, const std::function<void()>& thread) {
   constexpr size_t kMostWaiting = 8;
   std::lock_guard lock(launching);
   if (GODWIT_FAULT("cuda.kernel")) broken = true;
@@ -123,11 +132,11 @@ void run_grid(const cudaLaunchConfig_t& config, const std::function<void()>& thr
   if (!waiting.empty() && !waiting.back().lets_next)
     while (waiting.size() > 1) run_first_waiting();
   if (waiting.size() == kMostWaiting) run_first_waiting();
-  Launch launch{config, thread, {}, false};
-  for (const unsigned block : {0u, config.gridDim.x / 2, config.gridDim.x - 1}) {
-    enter_block(config, block);
-    launch.lets_next |= fibers.look_ahead(config.blockDim.x, reversed(), thread, launch.seen[block]);
-  }
+  Launch launch{config, cluster, thread, {}, false};
+  const unsigned clusters = config.gridDim.x / cluster;
+  for (const unsigned index : {0u, clusters / 2, clusters - 1})
+    launch.lets_next |=
+        fibers.look_ahead(enter_cluster(launch, index), reversed(), thread, launch.seen[index]);
   waiting.push_back(std::move(launch));
 }
 
@@ -203,6 +212,12 @@ cudaError_t allow_shared(const void* kernel, int bytes) {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
   if (config.gridDim.x == 0 || config.blockDim.x == 0 || config.blockDim.x > kMostThreads)
     return cudaErrorInvalidConfiguration;
+  unsigned cluster = 1;
+  for (unsigned i = 0; i < config.numAttrs; ++i)
+    if (config.attrs[i].id == cudaLaunchAttributeClusterDimension) cluster = config.attrs[i].val.clusterDim.x;
+  if (cluster == 0 || cluster > Fibers::kMostBlocks || config.gridDim.x % cluster != 0 ||
+      (cluster > 1 && config.blockDim.x % 32 != 0))
+    return cudaErrorInvalidConfiguration;
   if (broken) return state();
   {
     std::lock_guard lock(launching);
@@ -210,7 +225,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
     const int allowed = asked == allowed_shared.end() ? kSharedUnasked : asked->second;
     if (config.dynamicSmemBytes > static_cast<size_t>(allowed)) return cudaErrorInvalidValue;
   }
-  enqueue(config.stream, [config, thread = std::move(thread)] { run_grid(config, thread); });
+  enqueue(config.stream,
+          [config, cluster, thread = std::move(thread)] { run_grid(config, cluster, thread); });
   return cudaSuccess;
 }
 
@@ -220,13 +236,16 @@ void wait_for_lanes(unsigned mask) {
 void wait_for_threads(int barrier, unsigned count) {
   fibers.wait_for_threads(barrier, count);
 }
+void arrive(int barrier, unsigned count) {
+  fibers.arrive(barrier, count);
+}
 
 int count_threads(bool predicate) {
-  fibers.votes += predicate ? 1 : 0;
+  fibers.votes() += predicate ? 1 : 0;
   fibers.wait_for_threads(0, 0);
-  const int votes = fibers.votes;
+  const int votes = fibers.votes();
   fibers.wait_for_threads(0, 0);
-  fibers.votes = 0;
+  fibers.votes() = 0;
   fibers.wait_for_threads(0, 0);
   return votes;
 }
@@ -236,8 +255,10 @@ const Gift* exchange(unsigned mask, const Gift& own) {
 }
 
 void* shared_memory() {
-  const auto at = reinterpret_cast<uintptr_t>(shared.get());
-  return reinterpret_cast<void*>((at + kSharedAlign - 1) / kSharedAlign * kSharedAlign);
+  return shared[fibers.block()].get() + kSharedOffset;
+}
+void* shared_of(const void* own, unsigned block) {
+  return shared[block].get() + (static_cast<const unsigned char*>(own) - shared[fibers.block()].get());
 }
 
 }  // namespace godwit::emulation

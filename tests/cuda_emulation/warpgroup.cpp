@@ -7,14 +7,16 @@
 
 namespace godwit::emulation {
 extern Fibers fibers;  // runtime.cpp
-}
+void* shared_of(const void* own, unsigned block);
+}  // namespace godwit::emulation
 
 namespace godwit::sm90 {
 namespace {
 
 struct Barrier {
   uint16_t count, pending;  // arrivals of a phase, and those still missing
-  uint32_t phase;
+  int16_t copied;           // announced and not yet there, 16 bytes each
+  uint16_t phase;
 };
 static_assert(sizeof(Barrier) == sizeof(uint64_t));
 
@@ -61,12 +63,27 @@ void multiply_bf16(float (&d)[kValues], uint64_t a, uint64_t b, bool add) {
 }  // namespace
 
 void mbarrier_init(uint64_t* barrier, uint32_t count) {
-  store(barrier, {static_cast<uint16_t>(count), static_cast<uint16_t>(count), 0});
+  store(barrier, {static_cast<uint16_t>(count), static_cast<uint16_t>(count), 0, 0});
 }
-void mbarrier_arrive(uint64_t* barrier) {
+void mbarrier_init_done() {}
+namespace {
+// `bytes` are announced (positive) or have come (negative).
+void change(uint64_t* barrier, int arrivals, int64_t bytes) {
   Barrier b = load(barrier);
-  if (--b.pending == 0) b.pending = b.count, ++b.phase;
+  b.copied = static_cast<int16_t>(b.copied + bytes / 16);
+  b.pending = static_cast<uint16_t>(b.pending - arrivals);
+  if (b.pending == 0 && b.copied == 0) b.pending = b.count, ++b.phase;
   store(barrier, b);
+}
+}  // namespace
+void mbarrier_arrive(uint64_t* barrier) {
+  change(barrier, 1, 0);
+}
+void mbarrier_arrive_at(uint64_t* barrier, uint32_t block) {
+  change(static_cast<uint64_t*>(emulation::shared_of(barrier, block)), 1, 0);
+}
+void mbarrier_arrive_expecting(uint64_t* barrier, uint32_t bytes) {
+  change(barrier, 1, bytes);
 }
 void mbarrier_arrive_copies(uint64_t* barrier) {
   commit_copies();
@@ -79,13 +96,66 @@ void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
   emulation::fibers.wait_until([barrier, parity] { return (load(barrier).phase & 1) != parity; });
 }
 
-void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
+uint32_t block_of_cluster() {
+  return emulation::fibers.block();
+}
+void cluster_sync() {
+  emulation::fibers.wait_for_cluster();
+}
+
+namespace {
+
+struct Tensor {
+  const uint8_t* base;
+  int64_t rows, columns, box_rows;
+};
+Tensor tensor_of(const TensorMap& map) {
+  Tensor t;
+  std::memcpy(&t, &map, sizeof t);
+  return t;
+}
+TensorMap map_of(const Tensor& t) {
+  TensorMap map{};
+  std::memcpy(&map, &t, sizeof t);
+  return map;
+}
+
+}  // namespace
+
+TensorMap tensor_map(const void* base, int64_t rows, int64_t columns, int box_rows) {
+  return map_of({static_cast<const uint8_t*>(base), rows, columns, box_rows});
+}
+void put_tensor_map(TensorMap* to, const TensorMap& model, const void* base) {
+  Tensor t = tensor_of(model);
+  t.base = static_cast<const uint8_t*>(base);
+  *to = map_of(t);
+}
+void copy_box_to(uint32_t blocks, void* to, const TensorMap* map, int32_t column, int32_t row,
+                 uint64_t* barrier) {
+  const Tensor t = tensor_of(*map);
+  if (reinterpret_cast<uintptr_t>(to) % 1024 != 0 || reinterpret_cast<uintptr_t>(t.base) % 16 != 0)
+    emulation::fail("a box or its tensor is not aligned (to %zu bytes)", size_t{1024});
+  for (unsigned block = 0; block < emulation::fibers.blocks(); ++block) {
+    if ((blocks >> block & 1) == 0) continue;
+    auto* box = static_cast<uint8_t*>(emulation::shared_of(to, block));
+    for (int64_t r = 0; r < t.box_rows; ++r)
+      for (int64_t c = 0; c < 128; ++c) {
+        const bool inside = row + r < t.rows && column + c < t.columns;
+        const int64_t piece = c / 16 ^ r % 8;
+        box[r * 128 + piece * 16 + c % 16] = inside ? t.base[(row + r) * t.columns + column + c] : uint8_t{0};
+      }
+    change(static_cast<uint64_t*>(emulation::shared_of(barrier, block)), 0, -128 * t.box_rows);
+  }
+}
+
+namespace {
+void multiply(float* d, int columns, uint64_t a, uint64_t b, bool add) {
   constexpr int kDepth = 32;
   const int thread = static_cast<int>(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
   float left[2][kDepth];
   for (int half = 0; half < 2; ++half)
     for (int k = 0; k < kDepth; ++k) left[half][k] = element(a, 16 * warp + lane / 4 + 8 * half, k);
-  for (int j = 0; j < 24; ++j)
+  for (int j = 0; j < columns / 8; ++j)
     for (int c = 0; c < 2; ++c) {
       float right[kDepth];
       for (int k = 0; k < kDepth; ++k) right[k] = element(b, 8 * j + 2 * (lane % 4) + c, k);
@@ -95,6 +165,14 @@ void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
         d[4 * j + 2 * half + c] = sum;
       }
     }
+}
+}  // namespace
+
+void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
+  multiply(d, 192, a, b, add);
+}
+void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+  multiply(d, 128, a, b, add);
 }
 
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add) {

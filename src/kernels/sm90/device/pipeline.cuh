@@ -24,22 +24,30 @@ __device__ inline float rest_of(float x) {
   return x - __uint_as_float(__float_as_uint(x) & 0xffff0000u);
 }
 
-// Launches a kernel that may start while the one before still runs; it must call wait_for_previous().
+// Launches a kernel that may start while the one before still runs; it must call wait_for_previous(). Blocks
+// in clusters of `cluster`.
 template <class... Parameters, class... Arguments>
-void launch_dependent(cudaStream_t stream, const char* op, unsigned blocks, unsigned threads, size_t shared,
-                      void (*kernel)(Parameters...), Arguments&&... arguments) {
+void launch_clusters(cudaStream_t stream, const char* op, unsigned cluster, unsigned blocks, unsigned threads,
+                     size_t shared, void (*kernel)(Parameters...), Arguments&&... arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(blocks);
   config.blockDim = dim3(threads);
   config.dynamicSmemBytes = shared;
   config.stream = stream;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {cluster, 1, 1};
+  config.attrs = attributes;
+  config.numAttrs = cluster > 1 ? 2 : 1;
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...),
         op);
+}
+template <class... Parameters, class... Arguments>
+void launch_dependent(cudaStream_t stream, const char* op, unsigned blocks, unsigned threads, size_t shared,
+                      void (*kernel)(Parameters...), Arguments&&... arguments) {
+  launch_clusters(stream, op, 1, blocks, threads, shared, kernel, std::forward<Arguments>(arguments)...);
 }
 
 }  // namespace godwit::sm90

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/sm90/device/tensor_map.h"
+
 namespace godwit::sm90 {
 
 // Barriers of asynchronous copies, in shared memory (PTX ISA, mbarrier). `count` arrivals end a phase; a wait
@@ -16,6 +18,25 @@ __device__ inline void mbarrier_init(uint64_t* barrier, uint32_t count) {
 __device__ inline void mbarrier_arrive(uint64_t* barrier) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(at) : "memory");
+}
+// Other blocks of the cluster and asynchronous copies find the barriers that this thread has made.
+__device__ inline void mbarrier_init_done() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+// On the barrier that lies at the same place in a block of the cluster.
+__device__ inline void mbarrier_arrive_at(uint64_t* barrier, uint32_t block) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile(
+      "{\n.reg .b32 remote;\nmapa.shared::cluster.u32 remote, %0, %1;\nmbarrier.arrive.shared::cluster.b64 "
+      "_, "
+      "[remote];\n}" ::"r"(at),
+      "r"(block)
+      : "memory");
+}
+// The phase ends when so many bytes have been copied, too.
+__device__ inline void mbarrier_arrive_expecting(uint64_t* barrier, uint32_t bytes) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
 }
 // Arrives once all copies that this thread has begun are there.
 __device__ inline void mbarrier_arrive_copies(uint64_t* barrier) {
@@ -31,6 +52,55 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
       : "memory");
 }
 
+__device__ inline uint32_t block_of_cluster() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+// Of all threads of all its blocks.
+__device__ inline void cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// The map of another matrix of the same size, at `base`. Who copies by it acquires it first.
+__device__ inline void put_tensor_map(TensorMap* to, const TensorMap& model, const void* base) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#pragma unroll
+  for (int i = 0; i < 8; ++i) reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(&model)[i];
+  asm volatile(
+      "tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(__cvta_generic_to_global(to)),
+      "l"(base)
+      : "memory");
+  asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+#endif
+}
+__device__ inline void acquire_tensor_map(const TensorMap* map) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+#endif
+}
+// One box, from a byte of a row on, as operands of products want it (below); `barrier` is told of its bytes.
+__device__ inline void copy_box(void* to, const TensorMap* map, int32_t column, int32_t row,
+                                uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+      "[%4];" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(map), "r"(column), "r"(row), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+      : "memory");
+}
+// To the same place in each block of the cluster that has its bit in `blocks`, and to their barriers.
+__device__ inline void copy_box_to(uint32_t blocks, void* to, const TensorMap* map, int32_t column,
+                                   int32_t row, uint64_t* barrier) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+      "[%1, {%2, %3}], [%4], %5;" ::"r"(static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(map), "r"(column), "r"(row), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))),
+      "h"(static_cast<uint16_t>(blocks))
+      : "memory");
+#endif
+}
+
 // Products of a warpgroup, of operands in shared memory: rows of 128 bytes whose 16-byte pieces p of row r
 // lie at p ^ (r % 8); tiles begin at multiples of 1,024 bytes. A step of 32 bytes along the rows adds 2 to an
 // operand.
@@ -42,6 +112,10 @@ __device__ inline T* align_tiles(void* shared) {
 __device__ inline uint64_t wgmma_operand(const void* tile) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(tile));
   return (uint64_t{at & 0x3ffffu} >> 4) | uint64_t{1} << 16 | uint64_t{64} << 32 | uint64_t{1} << 62;
+}
+// The operand so many bytes (a multiple of 16) further on.
+__device__ inline uint64_t wgmma_moved(uint64_t operand, uint32_t bytes) {
+  return (operand & 0xffffffff00000000u) | (static_cast<uint32_t>(operand) + bytes / 16);
 }
 // What ordinary copies wrote is seen by the products that follow.
 __device__ inline void fence_products() {
@@ -111,6 +185,27 @@ __device__ inline void wgmma_bf16(float (&d)[16], uint64_t a, uint64_t b, bool a
   asm volatile(
       "{\n.reg .pred p;\nsetp.ne.b32 p, %18, 0;\nwgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, %16, %17, p, 1, 1, 0, 0;\n}"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+      : "l"(a), "l"(b), "r"(static_cast<int>(add)));
+#endif
+}
+// The same with 128 columns.
+__device__ inline void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\nwgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3 {%0, "
+      "%1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, "
+      "%23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, "
+      "%43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, "
+      "%63}, %64, %65, p, 1, 1;\n}"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]),
+        "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]),
+        "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+        "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]),
+        "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]),
+        "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), "+f"(d[48]), "+f"(d[49]), "+f"(d[50]),
+        "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]),
+        "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
       : "l"(a), "l"(b), "r"(static_cast<int>(add)));
 #endif
 }

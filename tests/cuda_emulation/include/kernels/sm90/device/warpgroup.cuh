@@ -3,13 +3,28 @@
 
 #include <cstdint>
 
+#include "kernels/sm90/device/tensor_map.h"
+
 namespace godwit::sm90 {
 
 // Copies have arrived when their barrier is told of them, the earliest of the times that hardware may take.
 void mbarrier_init(uint64_t* barrier, uint32_t count);
 void mbarrier_arrive(uint64_t* barrier);
 void mbarrier_arrive_copies(uint64_t* barrier);
+void mbarrier_init_done();
+void mbarrier_arrive_at(uint64_t* barrier, uint32_t block);
+void mbarrier_arrive_expecting(uint64_t* barrier, uint32_t bytes);
 void mbarrier_wait(uint64_t* barrier, uint32_t parity);
+
+uint32_t block_of_cluster();
+void cluster_sync();
+void put_tensor_map(TensorMap* to, const TensorMap& model, const void* base);
+inline void acquire_tensor_map(const TensorMap*) {}
+void copy_box_to(uint32_t blocks, void* to, const TensorMap* map, int32_t column, int32_t row,
+                 uint64_t* barrier);
+inline void copy_box(void* to, const TensorMap* map, int32_t column, int32_t row, uint64_t* barrier) {
+  copy_box_to(1u << block_of_cluster(), to, map, column, row, barrier);
+}
 
 template <class T>
 T* align_tiles(void* shared) {
@@ -18,6 +33,9 @@ T* align_tiles(void* shared) {
 // Operands are addresses in units of 16 bytes.
 inline uint64_t wgmma_operand(const void* tile) {
   return reinterpret_cast<uintptr_t>(tile) / 16;
+}
+inline uint64_t wgmma_moved(uint64_t operand, uint32_t bytes) {
+  return operand + bytes / 16;
 }
 inline void fence_products() {}
 inline void wgmma_begin() {}
@@ -28,6 +46,7 @@ void wgmma_settle(float (&)[kValues]) {}
 void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add);
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add);
 void wgmma_bf16(float (&d)[16], uint64_t a, uint64_t b, bool add);
+void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add);
 template <int kCount>
 void fewer_registers() {}
 template <int kCount>
