@@ -127,6 +127,19 @@ GroupedScratch CudaOps::grouped_scratch(const kernels::Experts& a, int64_t share
   return s;
 }
 
+SliceScratch CudaOps::slice_scratch(const kernels::Experts& a) const {
+  const int64_t entries = a.x.rows * a.ids.cols;
+  SliceScratch s;
+  s.places = groups_.base + kCounterBytes;
+  // Results come when the codes of x have been used.
+  s.x = codes_in(choices_, entries, a.x.cols);
+  s.inner_codes = codes_in(inner_codes_, entries, a.inner);
+  s.y = reinterpret_cast<float*>(choices_.base);
+  GODWIT_ASSERT(kCounterBytes + place_bytes(a.x.rows, a.ids.cols, a.expert_count) <= groups_.bytes);
+  GODWIT_ASSERT(entries * a.x.cols * int64_t{sizeof(float)} <= choices_.bytes);
+  return s;
+}
+
 // The rows of each family by themselves.
 void CudaOps::experts(const kernels::Experts& a) {
   const int64_t rows = a.x.rows, first = std::clamp<int64_t>(a.decode_rows, 0, rows);
@@ -134,7 +147,7 @@ void CudaOps::experts(const kernels::Experts& a) {
   if (first == rows) return;
   const kernels::Experts prefill = part_of(a, first, rows - first);
   if (!device_.is_hopper() || !fits_slice(prefill)) return decode_experts(prefill);
-  slice_experts(device_.stream(), prefill, nullptr, prefill.out, grouped_scratch(prefill, 0),
+  slice_experts(device_.stream(), prefill, nullptr, prefill.out, slice_scratch(prefill),
                 device_.multiprocessors());
 }
 
@@ -178,7 +191,7 @@ void CudaOps::moe(const kernels::Moe& a) {
   prefill.shared.decode_rows = 0;
   View shared = prefill.shared.out;
   if (!dense_ffn(prefill.shared, &shared)) Ops::ffn(prefill.shared);
-  slice_experts(device_.stream(), prefill.experts, &shared, prefill.out, grouped_scratch(prefill.experts, 0),
+  slice_experts(device_.stream(), prefill.experts, &shared, prefill.out, slice_scratch(prefill.experts),
                 device_.multiprocessors());
 }
 

@@ -88,6 +88,7 @@ class CudaOps final : public kernels::Ops {
   };
   Quantized codes_in(const Area& area, int64_t rows, int64_t columns) const;
   GroupedScratch grouped_scratch(const kernels::Experts& a, int64_t shared_inner) const;
+  SliceScratch slice_scratch(const kernels::Experts& a) const;
   float* partial(const kernels::MhcCollapse& a) const;
   // The codes of rows that mhc_boundary has normalised and quantised, or null. They are forgotten when the
   // rows are written again, by an op or from outside.

@@ -163,9 +163,15 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
                      bool is_grouped, const View& out, const GroupedScratch& scratch, int multiprocessors);
 
 // The prefill form, for e4m3 experts whose sides are whole blocks: out = routed + `shared` when given.
+struct SliceScratch {
+  void* places = nullptr;    // place_bytes(), 128-byte aligned
+  Quantized x, inner_codes;  // [T k]; scales are [columns / 128, T k] here
+  float* y = nullptr;        // [T k, D]
+};
+int64_t place_bytes(int64_t rows, int64_t chosen, int64_t experts);
 bool fits_slice(const kernels::Experts& a);
 void slice_experts(cudaStream_t stream, const kernels::Experts& a, const View* shared, const View& out,
-                   const GroupedScratch& scratch, int multiprocessors);
+                   const SliceScratch& scratch, int multiprocessors);
 
 void history_start(cudaStream_t stream, const kernels::HistoryStart& a);
 // `scratch` holds sample_bytes() of `most_rows`, zero before the first draw.

@@ -1,59 +1,69 @@
-// Routed experts of prefill rows (kernels spec §4.6): e4m3 products of warpgroups, 128 rows of one expert at
-// a time. One launch multiplies gate and up and applies SwiGLU, one quantises, one multiplies down, one adds
-// each row's results in ascending expert id, the shared expert's last. Everything a row gets depends on K
-// only.
+// Routed experts of prefill rows (kernels spec §4.6): e4m3 products of warpgroups, 256 rows of one expert at
+// a time, which two CTAs share. The rows' codes are copied to their places first; one launch multiplies gate
+// and up, applies SwiGLU and quantises, one multiplies down, one adds each row's results in ascending expert
+// id, the shared expert's last. Everything a row gets depends on K only.
 #include <algorithm>
 
 #include "kernels/sm90/device/warpgroup.cuh"
 #include "kernels/sm90/linear/quantize.cuh"
-#include "kernels/sm90/moe/groups.cuh"
-#include "kernels/sm90/moe/moe.h"
+#include "kernels/sm90/moe/places.cuh"
 
 namespace godwit::sm90 {
 namespace {
 
 using kernels::ExpertWeights;
 
-constexpr int kRows = 128, kColumns = 192, kStages = 5;
-constexpr int kFeeders = 128,
-              kThreads = kFeeders + 256;  // a warpgroup that copies, two that multiply 64 rows each
-constexpr int kScaled = 32,
-              kScales = kColumns / kScaled;  // columns that share their block's scale for certain
-constexpr int kBlock = static_cast<int>(kFp8Block);
+constexpr int kCluster = 2, kRows = kGroupRows / kCluster, kStages = 4;
+constexpr int kColumns = 256, kHalf = kColumns / 2;  // gate and up, or two halves of down's
+constexpr int kFeeders = 128, kWorkers = 256, kThreads = kFeeders + kWorkers;
+constexpr int kBlock = static_cast<int>(kFp8Block), kBoxRows = 64;
 
 struct alignas(1024) Stage {
-  uint8_t a[kRows * kBlock], b[kColumns * kBlock];
+  uint8_t x[kRows * kBlock], w[kColumns * kBlock];
 };
 struct Shared {
   Stage stage[kStages];
   uint64_t full[kStages], empty[kStages];
 };
 constexpr size_t kSharedBytes = sizeof(Shared) + 1024;  // of which a part makes the stages aligned
+static_assert(kSharedBytes <= 227 * 1024);
 
-// One of the two products. Gate and up of the same 96 columns make one tile; down takes 192.
-struct SliceProduct {
-  Groups groups;
-  const ExpertWeights* experts;
-  Quantized x;       // up: by token; down: by place in Groups::entry
-  int32_t k_blocks;  //
-  int32_t tiles;     // of columns
-  int64_t width;     // columns of out
-  float limit;       //
-  Rows<float> out;   // up: by place in Groups::entry; down: by entry
+// Activations by place. Scales lie [K / 128, capacity], so that those of a tile are beside each other.
+struct PlacedCodes {
+  uint8_t* codes;
+  float* scales;
+  int64_t columns, capacity;
 };
 
+// One of the two products. Gate and up of the same columns make one tile.
+struct SliceProduct {
+  TensorMap x_map;
+  const TensorMap* maps;  // [held, 3]
+  const int32_t* groups;
+  const PlaceGroup* group;
+  const ExpertWeights* experts;
+  PlacedCodes x;
+  int32_t k_blocks;
+  int32_t tiles;  // of columns
+  int64_t width;  // columns of the output
+  float limit;
+  PlacedCodes inner;  // of gate and up
+  float* y;           // [places, width]
+};
+
+// The part of a group that one CTA of a cluster has, and its columns.
 struct Task {
-  Group group;
-  int32_t tile;
-  __device__ Task(const SliceProduct& p, int32_t i) {
-    const auto at = static_cast<uint32_t>(i) / static_cast<uint32_t>(p.tiles);  // the shorter division
-    group = p.groups.group[at];
-    tile = i - static_cast<int32_t>(at) * p.tiles;
+  int32_t expert, tile;
+  int32_t first, rows;  // places; none where a group has few
+  __device__ Task(const SliceProduct& p, int32_t i, int32_t rank) {
+    const auto at = static_cast<int32_t>(static_cast<uint32_t>(i) / static_cast<uint32_t>(p.tiles));
+    const PlaceGroup group = p.group[at];
+    expert = group.expert;
+    tile = i - at * p.tiles;
+    first = group.first + rank * kRows;
+    rows = max(0, min(kRows, group.rows - rank * kRows));
   }
 };
-__device__ int32_t tasks(const SliceProduct& p) {
-  return p.groups.count[0] * p.tiles;
-}
 
 // Where a thread is in the ring.
 struct Cursor {
@@ -64,151 +74,213 @@ struct Cursor {
   }
 };
 
-// A thread copies the same 16-byte piece of every sixteenth row.
+// Each CTA of the cluster copies a half of the weights for both. By one thread.
 template <bool kUp>
-__device__ void feed(const SliceProduct& p, Shared& s) {
-  constexpr int kStep = kFeeders / 8, kOfA = kRows / kStep, kOfB = kColumns / kStep,
-                kHalf = kUp ? kOfB / 2 : kOfB;
-  const int piece = threadIdx.x % 8, row = threadIdx.x / 8;
-  const int place = row * kBlock + (piece ^ row % 8) * 16;
-  const int64_t width = p.x.padded;
+__device__ void feed(const SliceProduct& p, Shared& s, int32_t rank) {
+  const int32_t tasks = *p.groups * p.tiles;
   Cursor at;
 #pragma unroll 1
-  for (int32_t i = blockIdx.x; i < tasks(p); i += gridDim.x) {
-    const Task task(p, i);
-    const ExpertWeights& e = p.experts[task.group.expert];
-    const uint8_t* a[kOfA];
-    uint32_t present = 0;
-#pragma unroll
-    for (int r = 0; r < kOfA; ++r) {
-      const int of = row + kStep * r;
-      const bool there = of < task.group.rows;
-      const int32_t from = task.group.first + (there ? of : 0);
-      a[r] = p.x.codes + int64_t{kUp ? p.groups.token[from] : from} * width + piece * 16;
-      present |= there ? 1u << r : 0u;
-    }
-    const int64_t column = int64_t{task.tile} * (kUp ? kColumns / 2 : kColumns) + row;
-    const uint8_t* const w[2] = {
-        static_cast<const uint8_t*>(kUp ? e.gate.data.data : e.down.data.data) + column * width + piece * 16,
-        static_cast<const uint8_t*>(e.up.data.data) + column * width + piece * 16};
+  for (int32_t i = blockIdx.x / kCluster; i < tasks; i += gridDim.x / kCluster) {
+    const Task task(p, i, rank);
+    const TensorMap* w = p.maps + 3 * task.expert + (kUp ? rank : 2);
+    const int32_t w_row = kUp ? task.tile * kHalf : task.tile * kColumns + rank * kHalf;
+    const int32_t boxes = (task.rows + kBoxRows - 1) / kBoxRows;
+    acquire_tensor_map(w);
 #pragma unroll 1
     for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
       Stage& stage = s.stage[at.stage];
+      uint64_t* full = &s.full[at.stage];
       mbarrier_wait(&s.empty[at.stage], at.parity ^ 1);
-#pragma unroll
-      for (int r = 0; r < kOfA; ++r)
-        copy_async(stage.a + place + r * kStep * kBlock, a[r] + k * kBlock, (present >> r & 1) != 0);
-#pragma unroll
-      for (int r = 0; r < kOfB; ++r) {
-        const int of = r % kHalf * kStep;
-        const bool there = column + of < p.width;
-        copy_async(stage.b + place + r * kStep * kBlock, w[r / kHalf] + (there ? of * width + k * kBlock : 0),
-                   there);
-      }
-      mbarrier_arrive_copies(&s.full[at.stage]);
+      mbarrier_arrive_expecting(full, static_cast<uint32_t>((kColumns + boxes * kBoxRows) * kBlock));
+      copy_box_to((1u << kCluster) - 1, stage.w + rank * kHalf * kBlock, w, k * kBlock, w_row, full);
+      if (boxes > 0) copy_box(stage.x, &p.x_map, k * kBlock, task.first, full);
+      if (boxes > 1) copy_box(stage.x + kBoxRows * kBlock, &p.x_map, k * kBlock, task.first + kBoxRows, full);
     }
   }
-  wait_copies<0>();
+}
+
+// The quantiser of kernels/quantize.h, bit for bit, with a division for each activation instead of each
+// value: a quotient from the rounded reciprocal, corrected by its exact remainder, is rounded as a
+// division's. Where a scale's reciprocal could overflow both sides are scaled up; a scale that is no number
+// makes codes that are none.
+struct Quotient {
+  float scale, reciprocal, up;
+};
+__device__ Quotient quotient_of(float scale) {
+  const float up = scale < 0x1p-100f ? 0x1p64f : 1.0f;
+  const float wide = scale * up;
+  const bool is_infinite = wide > 3.4e38f;
+  return {is_infinite ? 0.0f : wide, wide == 0 ? 0.0f : __fdiv_rn(1.0f, wide), up};
+}
+__device__ uint32_t code_of(float value, const Quotient& by) {
+  const float v = value * by.up, rough = v * by.reciprocal;
+  const float exact = fmaf(fmaf(-rough, by.scale, v), by.reciprocal, rough);
+  return __nv_cvt_float_to_fp8(exact, __NV_SATFINITE, __NV_E4M3);
+}
+
+__device__ float swiglu(float gate, float up, float limit) {
+  gate = gate > limit ? limit : gate;
+  up = up > limit ? limit : up < -limit ? -limit : up;
+  return gate * fast_sigmoid(gate) * up;
 }
 
 // Sums of 64 rows: [4 j + i] is row 16 warp + lane / 4 + 8 (i / 2), column 8 j + 2 (lane % 4) + i % 2.
-using Sums = float[kColumns / 2];
+using Sums = float[kHalf / 2];
 
-template <bool kUp>
-__device__ void store(const SliceProduct& p, const Task& task, int row, const Sums& sums) {
+// 128 columns of inner activations and their codes, of the thread's two rows. Four lanes have a row.
+__device__ void store_inner(const SliceProduct& p, const Task& task, int row, Sums& gate, const Sums& up) {
   const int quad = threadIdx.x % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const int r = row + 8 * h;
-    if (r >= task.group.rows) continue;
-    const int32_t place = task.group.first + r;
-    if constexpr (kUp) {
-      const int64_t first = int64_t{task.tile} * (kColumns / 2) + 2 * quad;
-      float* to = p.out(place) + first;
+    uint32_t largest = 0;  // as bits, above which there are only those of NaN
 #pragma unroll
-      for (int j = 0; j < kColumns / 16; ++j) {
-        if (first + 8 * j >= p.width) continue;
-        const float *gate = sums + 4 * j + 2 * h, *up = gate + kColumns / 4;
-        *reinterpret_cast<float2*>(to + 8 * j) = {clamped_swiglu(gate[0], up[0], p.limit),
-                                                  clamped_swiglu(gate[1], up[1], p.limit)};
+    for (int v = 2 * h; v < 64; v += v % 2 == 0 ? 1 : 3) {
+      gate[v] = swiglu(gate[v], up[v], p.limit);
+      largest = max(largest, __float_as_uint(gate[v]) & 0x7fffffffu);
+    }
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+    const float scale =
+        largest > 0x7f800000u ? nanf("") : __fdiv_rn(__uint_as_float(largest), kernels::kE4m3Max);
+    const Quotient by = quotient_of(scale);
+    const bool there = row + 8 * h < task.rows;
+    const int64_t place = task.first + row + 8 * h;
+    if (there && quad == 0) p.inner.scales[task.tile * p.inner.capacity + place] = scale;
+    uint8_t* const to = p.inner.codes + place * p.inner.columns + task.tile * kBlock + 8 * quad;
+#pragma unroll
+    for (int first = 0; first < 16; first += 8) {
+      // Two codes each of columns 8 j, j = first + i and first + 4 + i. Lane `quad` gets those of i = quad.
+      uint32_t mine[4], got[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float *low = gate + 4 * (first + i) + 2 * h, *high = low + 16;
+        mine[i] = code_of(low[0], by) | code_of(low[1], by) << 8 | code_of(high[0], by) << 16 |
+                  code_of(high[1], by) << 24;
       }
-    } else {
-      const int64_t first = int64_t{task.tile} * kColumns + 2 * quad;
-      float* to = p.out(p.groups.entry[place]) + first;
 #pragma unroll
-      for (int j = 0; j < kColumns / 8; ++j) {
-        if (first + 8 * j < p.width)
-          *reinterpret_cast<float2*>(to + 8 * j) = {sums[4 * j + 2 * h], sums[4 * j + 2 * h + 1]};
+      for (int x = 0; x < 4; ++x) {
+        const int of = quad ^ x;
+        const uint32_t even = of & 2 ? mine[2] : mine[0], odd = of & 2 ? mine[3] : mine[1];
+        got[x] = __shfl_xor_sync(0xffffffffu, of & 1 ? odd : even, x);
+      }
+      uint32_t from[4];  // by lane
+#pragma unroll
+      for (int l = 0; l < 4; ++l) {
+        const int x = quad ^ l;
+        const uint32_t even = x & 2 ? got[2] : got[0], odd = x & 2 ? got[3] : got[1];
+        from[l] = x & 1 ? odd : even;
+      }
+      if (there) {
+        *reinterpret_cast<uint2*>(to + 8 * first) = {__byte_perm(from[0], from[1], 0x5410),
+                                                     __byte_perm(from[2], from[3], 0x5410)};
+        *reinterpret_cast<uint2*>(to + 8 * first + 32) = {__byte_perm(from[0], from[1], 0x7632),
+                                                          __byte_perm(from[2], from[3], 0x7632)};
       }
     }
   }
 }
 
+// A half of a tile, of which `column` is the thread's first.
+__device__ void store_y(const SliceProduct& p, const Task& task, int row, int64_t column, const Sums& sums) {
+  if (column >= p.width) return;  // which ends with a half
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    if (row + 8 * h >= task.rows) continue;
+    float* const to = p.y + (task.first + row + 8 * h) * p.width + column;
+#pragma unroll
+    for (int j = 0; j < kHalf / 8; ++j)
+      *reinterpret_cast<float2*>(to + 8 * j) = {sums[4 * j + 2 * h], sums[4 * j + 2 * h + 1]};
+  }
+}
+
+// The two warpgroups multiply in turns: while one adds up what it has, the other has the tensor cores.
+constexpr int kTurn = 2;  // the barrier of the first one's turns; that of the other's is next to it
+__device__ void wait_for_turn(int half) {
+  named_barrier<kWorkers>(kTurn + half);
+}
+__device__ void give_turn(int half) {
+  named_arrive<kWorkers>(kTurn + 1 - half);
+}
+
+__device__ void release(Shared& s, int stage) {
+  if (threadIdx.x % 32 < kCluster) mbarrier_arrive_at(&s.empty[stage], threadIdx.x % 32);
+}
+
+// A warpgroup has 64 rows.
 template <bool kUp>
-__device__ void multiply(const SliceProduct& p, Shared& s, int half) {
+__device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int half) {
   const int lane = threadIdx.x % 32, row = 64 * half + threadIdx.x % 128 / 32 * 16 + lane / 4;
+  const int32_t tasks = *p.groups * p.tiles;
+  const uint64_t x = wgmma_operand(s.stage[0].x + 64 * half * kBlock), w = wgmma_operand(s.stage[0].w);
   Cursor at;
-  const auto release = [&] {
-    if (lane == 0) mbarrier_arrive(&s.empty[at.stage]);
-  };
+  if (half == 1) give_turn(half);
 #pragma unroll 1
-  for (int32_t i = blockIdx.x; i < tasks(p); i += gridDim.x) {
-    const Task task(p, i);
-    if (64 * half >= task.group.rows) {
+  for (int32_t i = blockIdx.x / kCluster; i < tasks; i += gridDim.x / kCluster) {
+    const Task task(p, i, rank);
+    if (64 * half >= task.rows) {
 #pragma unroll 1
       for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
         mbarrier_wait(&s.full[at.stage], at.parity);
-        release();
+        if (task.rows > 0) {
+          for (int b = 0; b < 2; ++b) wait_for_turn(half), give_turn(half);
+        }
+        release(s, at.stage);
       }
       continue;
     }
-    // Scales come from memory a block of k ahead of their use; those of the weights one a lane.
-    const float* x_scales[2];
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int32_t from = task.group.first + min(row + 8 * h, task.group.rows - 1);
-      x_scales[h] = p.x.scales + int64_t{kUp ? p.groups.token[from] : from} * p.k_blocks;
-    }
-    const int part = lane % kScales, parts = kUp ? kScales / 2 : kScales;
-    const ExpertWeights& e = p.experts[task.group.expert];
-    const Weight& w = !kUp ? e.down : part < parts ? e.gate : e.up;
-    const int64_t column = int64_t{task.tile} * parts * kScaled + part % parts * kScaled;
-    const float* w_scales = w.scales + min(column, p.width - 1) / kBlock * w.scale_stride;
-    float ahead[3] = {x_scales[0][0], x_scales[1][0], w_scales[0]};
-    Sums sums = {};
+    // Scales of rows come from memory a block of k ahead of their use, those of weights 32 blocks at once.
+    const float* x_scales = p.x.scales + task.first + min(row, task.rows - 1);
+    const int32_t next_row = min(row + 8, task.rows - 1) - min(row, task.rows - 1);
+    float ahead[2] = {x_scales[0], x_scales[next_row]};
+    const ExpertWeights& e = p.experts[task.expert];
+    const int64_t block = int64_t{task.tile} * (kUp ? 1 : 2), last = p.width / kBlock - 1;
+    const Weight &first = kUp ? e.gate : e.down, &second = kUp ? e.up : e.down;
+    const float* const w_scales[2] = {
+        first.scales + block * first.scale_stride + lane,
+        second.scales + (kUp ? block : min(block + 1, last)) * second.scale_stride + lane};
+    float held[2] = {};
+    Sums sums[2] = {};
 #pragma unroll 1
     for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
-      const float x_scale[2] = {ahead[0], ahead[1]}, own = ahead[2];
-      if (k + 1 < p.k_blocks)
-        ahead[0] = __ldg(x_scales[0] + k + 1), ahead[1] = __ldg(x_scales[1] + k + 1),
-        ahead[2] = __ldg(w_scales + k + 1);
+      if (k % 32 == 0 && k + lane < p.k_blocks)
+        held[0] = __ldg(w_scales[0] + k), held[1] = __ldg(w_scales[1] + k);
+      const float x_scale[2] = {ahead[0], ahead[1]};
+      if (k + 1 < p.k_blocks) {
+        x_scales += p.x.capacity;
+        ahead[0] = __ldg(x_scales), ahead[1] = __ldg(x_scales + next_row);
+      }
       mbarrier_wait(&s.full[at.stage], at.parity);
-      fence_products();
-      const Stage& stage = s.stage[at.stage];
-      const uint64_t a = wgmma_operand(stage.a + 64 * half * kBlock), b = wgmma_operand(stage.b);
-      Sums product;
-      wgmma_settle(product);
-      wgmma_begin();
+      const uint32_t stage = at.stage * static_cast<uint32_t>(sizeof(Stage));
 #pragma unroll
-      for (int step = 0; step < kBlock / 32; ++step)
-        wgmma_e4m3(product, a + 2 * step, b + 2 * step, step > 0);
-      wgmma_commit();
-      wgmma_wait();
-      wgmma_settle(product);
-      release();
-#pragma unroll
-      for (int g = 0; g < kScales; ++g) {
-        const float w_scale = __shfl_sync(0xffffffffu, own, g);
+      for (int b = 0; b < 2; ++b) {
+        const float w_scale = __shfl_sync(0xffffffffu, held[b], k % 32);
         const float by[2] = {x_scale[0] * w_scale, x_scale[1] * w_scale};
+        Sums product;
+        wait_for_turn(half);
+        wgmma_settle(product);
+        wgmma_begin();
 #pragma unroll
-        for (int c = 0; c < kScaled / 2; ++c) {
-          const int v = g * (kScaled / 2) + c;
-          sums[v] = fmaf(product[v], by[v % 4 / 2], sums[v]);
-        }
+        for (int step = 0; step < kBlock / 32; ++step)
+          wgmma_e4m3(product, wgmma_moved(x, stage + 32 * step),
+                     wgmma_moved(w, stage + b * kHalf * kBlock + 32 * step), step > 0);
+        wgmma_commit();
+        give_turn(half);
+        wgmma_wait();
+        wgmma_settle(product);
+        if (b == 1) release(s, at.stage);
+#pragma unroll
+        for (int v = 0; v < kHalf / 2; ++v) sums[b][v] = fmaf(product[v], by[v % 4 / 2], sums[b][v]);
       }
     }
-    store<kUp>(p, task, row, sums);
+    if constexpr (kUp) {
+      store_inner(p, task, row, sums[0], sums[1]);
+    } else {
+#pragma unroll
+      for (int b = 0; b < 2; ++b)
+        store_y(p, task, row, int64_t{task.tile} * kColumns + b * kHalf + 2 * (lane % 4), sums[b]);
+    }
   }
+  if (half == 0) wait_for_turn(half);  // that nobody takes
 }
 
 template <bool kUp>
@@ -216,77 +288,121 @@ __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_const
   Shared& s = *align_tiles<Shared>(dynamic_shared<uint8_t>());
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
-      mbarrier_init(&s.full[i], kFeeders);
-      mbarrier_init(&s.empty[i], 8);  // warps that multiply
+      mbarrier_init(&s.full[i], 1);
+      mbarrier_init(&s.empty[i], kWorkers / 32 * kCluster);
     }
+    mbarrier_init_done();
   }
-  __syncthreads();
+  cluster_sync();
   begin_dependent();
-  const int group = threadIdx.x / 128;
+  const auto rank = static_cast<int32_t>(block_of_cluster());
+  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0);  // alike in a warp
   if (group == 0) {
-    fewer_registers<56>();
-    feed<kUp>(p, s);
+    fewer_registers<24>();
+    if (threadIdx.x == 0) feed<kUp>(p, s, rank);
   } else {
-    more_registers<224>();
-    multiply<kUp>(p, s, group - 1);
+    more_registers<240>();
+    multiply<kUp>(p, s, rank, group - 1);
   }
+  __syncwarp();
+  cluster_sync();  // the other CTA may still tell this one's barriers
 }
 
 constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
-// The quantiser of kernels/quantize.h over the rows that are there: how many, only the device knows.
+// Codes of a row to the place of each of its choices. A warp has a few groups of 128 of one row.
+constexpr int kGroupsAtOnce = 4;
+
+template <class X>
 __global__ void __launch_bounds__(kRowThreads)
-    encode_kernel(Groups groups, Rows<const float> x, Quantized to) {
+    encode_kernel(Rows<const X> x, const int32_t* place, uint32_t rows, int32_t chosen, PlacedCodes to) {
   begin_dependent();
-  const int32_t count = groups.count[0];
-  if (count == 0) return;
-  const Group last = groups.group[count - 1];
-  const auto per_row = static_cast<uint32_t>(to.padded / kBlock);
-  const uint32_t all = static_cast<uint32_t>(last.first + last.rows) * per_row, lane = threadIdx.x % 32;
+  const auto groups = static_cast<uint32_t>(to.columns / kBlock);
+  const uint32_t parts = (groups + kGroupsAtOnce - 1) / kGroupsAtOnce;
+  const uint32_t task = blockIdx.x * kRowWarps + threadIdx.x / 32, row = task / parts,
+                 lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  const uint32_t first = (task - row * parts) * kGroupsAtOnce;
+  const X* from = x(row) + first * kBlock + 4 * lane;
+  EncodedFour encoded[kGroupsAtOnce];
+#pragma unroll
+  for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
+    float v[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) v[i] = first + g < groups ? load(from + g * kBlock + i) : 0.0f;
+    encoded[g] = encode_group({v[0], v[1], v[2], v[3]});
+  }
 #pragma unroll 1
-  for (uint32_t task = blockIdx.x * kRowWarps + threadIdx.x / 32; task < all; task += gridDim.x * kRowWarps) {
-    const uint32_t row = task / per_row, group = task - row * per_row;
-    const float4 v = reinterpret_cast<const float4*>(x(row) + group * kBlock)[lane];
-    const EncodedFour encoded = encode_group(v);
-    reinterpret_cast<uint32_t*>(to.codes + int64_t{row} * to.padded + group * kBlock)[lane] = encoded.codes;
-    if (lane == 0) to.scales[int64_t{row} * per_row + group] = encoded.scale;
+  for (int32_t c = 0; c < chosen; ++c) {
+    const int64_t at = place[int64_t{row} * chosen + c];
+    if (at < 0) continue;
+#pragma unroll
+    for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
+      if (first + g >= groups) continue;
+      reinterpret_cast<uint32_t*>(to.codes + at * to.columns + (first + g) * kBlock)[lane] = encoded[g].codes;
+      if (lane == 0) to.scales[(first + g) * to.capacity + at] = encoded[g].scale;
+    }
   }
 }
 
 struct Combine {
-  Rows<const int32_t> ids;    // [T, k]
+  const int32_t* place;       // [T, k]
   Rows<const float> weights;  // [T, k]
-  Rows<const float> y;        // [T k, D]
+  const float* y;             // [places, D]
   View shared;                // [T, D] f32 or bf16, or nothing
-  int32_t first, held, chosen;
+  int32_t chosen;
   int32_t width;
   Rows<float> out;  // [T, D]
 };
 
-// A block a row.
-__global__ void __launch_bounds__(kRowThreads) combine_kernel(Combine a) {
+// A block a row. A thread asks for several columns of a choice at once.
+constexpr int kColumnsAtOnce = 4;
+
+__global__ void __launch_bounds__(kRowThreads) combine_kernel(const __grid_constant__ Combine a) {
   begin_dependent();
   const int64_t t = blockIdx.x;
-  for (int32_t n = 4 * threadIdx.x; n < a.width; n += 4 * kRowThreads) {
-    float4 sum{0, 0, 0, 0};
-    for (int32_t c = 0; c < a.chosen; ++c) {
-      const int32_t local = a.ids(t)[c] - a.first;
-      if (local < 0 || local >= a.held) continue;
-      const float by = a.weights(t)[c];
-      const float4 v = *reinterpret_cast<const float4*>(a.y(t * a.chosen + c) + n);
-      sum = {fmaf(by, v.x, sum.x), fmaf(by, v.y, sum.y), fmaf(by, v.z, sum.z), fmaf(by, v.w, sum.w)};
-    }
+  const int32_t* const place = a.place + t * a.chosen;
+  const float* const weights = a.weights(t);
+#pragma unroll 1
+  for (int32_t first = 4 * threadIdx.x; first < a.width; first += 4 * kColumnsAtOnce * kRowThreads) {
+    const auto column = [&](int i) { return first + 4 * kRowThreads * i; };
+    float4 sum[kColumnsAtOnce] = {}, shared[kColumnsAtOnce] = {};
     if (a.shared.data != nullptr) {
-      float4 v;
-      if (a.shared.dtype == DType::bf16) {
-        const uint2 two = *reinterpret_cast<const uint2*>(row_of<bf16>(a.shared, t) + n);
-        v = {low_half(two.x), high_half(two.x), low_half(two.y), high_half(two.y)};
-      } else {
-        v = *reinterpret_cast<const float4*>(row_of<float>(a.shared, t) + n);
+#pragma unroll
+      for (int i = 0; i < kColumnsAtOnce; ++i) {
+        if (column(i) >= a.width) continue;
+        if (a.shared.dtype == DType::bf16) {
+          const uint2 two = *reinterpret_cast<const uint2*>(row_of<bf16>(a.shared, t) + column(i));
+          shared[i] = {low_half(two.x), high_half(two.x), low_half(two.y), high_half(two.y)};
+        } else {
+          shared[i] = *reinterpret_cast<const float4*>(row_of<float>(a.shared, t) + column(i));
+        }
       }
-      sum = {sum.x + v.x, sum.y + v.y, sum.z + v.z, sum.w + v.w};
     }
-    *reinterpret_cast<float4*>(a.out(t) + n) = sum;
+#pragma unroll 2
+    for (int32_t c = 0; c < a.chosen; ++c) {
+      const int64_t at = place[c];
+      if (at < 0) continue;
+      const float by = weights[c];
+      float4 v[kColumnsAtOnce];
+#pragma unroll
+      for (int i = 0; i < kColumnsAtOnce; ++i)
+        if (column(i) < a.width) v[i] = *reinterpret_cast<const float4*>(a.y + at * a.width + column(i));
+#pragma unroll
+      for (int i = 0; i < kColumnsAtOnce; ++i) {
+        if (column(i) < a.width)
+          sum[i] = {fmaf(by, v[i].x, sum[i].x), fmaf(by, v[i].y, sum[i].y), fmaf(by, v[i].z, sum[i].z),
+                    fmaf(by, v[i].w, sum[i].w)};
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kColumnsAtOnce; ++i) {
+      if (column(i) >= a.width) continue;
+      float4 all = sum[i];
+      if (a.shared.data != nullptr)
+        all = {all.x + shared[i].x, all.y + shared[i].y, all.z + shared[i].z, all.w + shared[i].w};
+      *reinterpret_cast<float4*>(a.out(t) + column(i)) = all;
+    }
   }
 }
 
@@ -299,8 +415,8 @@ void launch_product(cudaStream_t stream, const SliceProduct& p, int multiprocess
     return true;
   }();
   static_cast<void>(sized);
-  launch_dependent(stream, "experts", static_cast<unsigned>(multiprocessors), kThreads, kSharedBytes,
-                   product_kernel<kUp>, p);
+  const auto blocks = static_cast<unsigned>(multiprocessors / kCluster * kCluster);
+  launch_clusters(stream, "experts", kCluster, blocks, kThreads, kSharedBytes, product_kernel<kUp>, p);
 }
 
 bool aligned_rows(const View& v) {
@@ -315,42 +431,56 @@ bool fits_slice(const kernels::Experts& a) {
 }
 
 void slice_experts(cudaStream_t stream, const kernels::Experts& a, const View* shared, const View& out,
-                   const GroupedScratch& scratch, int multiprocessors) {
-  const int64_t rows = a.x.rows;
+                   const SliceScratch& scratch, int multiprocessors) {
+  const int64_t rows = a.x.rows, width = a.x.cols, chosen = a.ids.cols, entries = rows * chosen;
   if (rows == 0) return;
-  Choice choice = choice_of(a, nullptr, scratch);
-  choice.width = kRows;
-  const Groups groups = choice.to;
-  const auto product = [&](const Quantized& x, int64_t width, int columns, const Rows<float>& to) {
-    return SliceProduct{groups,
-                        a.experts,
-                        x,
-                        static_cast<int32_t>(x.padded / kBlock),
-                        static_cast<int32_t>((width + columns - 1) / columns),
-                        width,
-                        a.limit,
-                        to};
+  const PlacedCodes x{scratch.x.codes, scratch.x.scales, width, entries},
+      inner{scratch.inner_codes.codes, scratch.inner_codes.scales, a.inner, entries};
+  Places places{};
+  places.ids = rows_of<const int32_t>(a.ids);
+  places.rows = static_cast<int32_t>(rows);
+  places.chosen = static_cast<int32_t>(chosen);
+  places.first = a.first_expert;
+  places.held = a.expert_count;
+  places.experts = a.experts;
+  places.up_model = tensor_map(scratch.places, a.inner, width, kHalf);
+  places.down_model = tensor_map(scratch.places, width, a.inner, kHalf);
+  lay_out(places, scratch.places);
+  find_places(stream, places);
+
+  const unsigned encoders =
+      blocks_for(rows * ((width / kBlock + kGroupsAtOnce - 1) / kGroupsAtOnce), kRowWarps);
+  const auto encode = [&](auto from) {
+    using X = std::remove_cvref_t<decltype(*from.data)>;
+    launch_dependent(stream, "experts", encoders, kRowThreads, 0, encode_kernel<X>, from, places.place,
+                     static_cast<uint32_t>(rows), places.chosen, x);
   };
-  const Quantized inner_codes{scratch.inner_codes.codes, scratch.inner_codes.scales, a.inner};
-  plan_groups(stream, choice);
-  quantize(stream, a.x, scratch.x, nullptr);
-  launch_product<true>(stream,
-                       product(scratch.x, a.inner, kColumns / 2, {scratch.inner, scratch.inner_stride}),
-                       multiprocessors);
-  launch_dependent(stream, "experts", static_cast<unsigned>(8 * multiprocessors), kRowThreads, 0,
-                   encode_kernel, groups, Rows<const float>{scratch.inner, scratch.inner_stride},
-                   inner_codes);
-  launch_product<false>(stream, product(inner_codes, a.x.cols, kColumns, {scratch.y, a.x.cols}),
-                        multiprocessors);
-  const Combine c{rows_of<const int32_t>(a.ids),
-                  rows_of<const float>(a.weights),
-                  {scratch.y, a.x.cols},
-                  shared ? *shared : View{},
-                  a.first_expert,
-                  a.expert_count,
-                  static_cast<int32_t>(a.ids.cols),
-                  static_cast<int32_t>(a.x.cols),
-                  rows_of<float>(out)};
+  if (a.x.dtype == DType::bf16) {
+    encode(rows_of<const bf16>(a.x));
+  } else {
+    encode(rows_of<const float>(a.x));
+  }
+  const auto product = [&](const PlacedCodes& from, int64_t to, int columns) {
+    SliceProduct p{};
+    p.x_map = tensor_map(from.codes, from.capacity, from.columns, kBoxRows);
+    p.maps = places.maps;
+    p.groups = places.groups;
+    p.group = places.group;
+    p.experts = a.experts;
+    p.x = from;
+    p.k_blocks = static_cast<int32_t>(from.columns / kBlock);
+    p.tiles = static_cast<int32_t>((to + columns - 1) / columns);
+    p.width = to;
+    p.limit = a.limit;
+    p.inner = inner;
+    p.y = scratch.y;
+    return p;
+  };
+  launch_product<true>(stream, product(x, a.inner, kHalf), multiprocessors);
+  launch_product<false>(stream, product(inner, width, kColumns), multiprocessors);
+  const Combine c{
+      places.place,  rows_of<const float>(a.weights), scratch.y,          shared ? *shared : View{},
+      places.chosen, static_cast<int32_t>(width),     rows_of<float>(out)};
   launch_dependent(stream, "experts", blocks_for(rows, 1), kRowThreads, 0, combine_kernel, c);
 }
 
