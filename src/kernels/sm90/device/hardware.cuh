@@ -40,13 +40,6 @@ __device__ inline T* dynamic_shared() {
   return reinterpret_cast<T*>(memory);
 }
 
-// The same where warpgroup products read tiles of it, which begin at multiples of 1,024 bytes.
-template <class T>
-__device__ inline T* dynamic_tiles() {
-  extern __shared__ __align__(1024) uint8_t tiles[];
-  return reinterpret_cast<T*>(tiles);
-}
-
 // Of kThreads threads of the block, whole warps; kId is 1 … 15.
 template <int kId, int kThreads>
 __device__ inline void named_barrier() {

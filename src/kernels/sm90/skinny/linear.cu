@@ -188,7 +188,7 @@ constexpr size_t shared_bytes() {
   size_t bytes = 0;
   if constexpr (kColumns <= 32) bytes = skinny::Form<f8_e4m3, kRowTiles, kColumns / 8>::kSharedBytes;
   if constexpr (std::is_same_v<X, bf16>) {
-    return std::max(bytes, stream::Form<kColumns>::kSharedBytes);
+    return std::max<size_t>(bytes, stream::Form<kColumns>::kSharedBytes);
   } else {
     return std::max(bytes, skinny::Form<bf16, kBf16RowTiles, kColumns / 8>::kSharedBytes);
   }

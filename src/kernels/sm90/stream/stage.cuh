@@ -31,9 +31,9 @@ struct Form {
                                  kGroups * kBarrierBytes;
   // Few rows wait for little else than weights: two launches fit an SM, so that the second fills its rings while the
   // first ends.
-  static constexpr int kShared = kColumns == 8 ? 113 << 10 : 226 << 10;
-  static constexpr int kRingBytes = (kShared - kBehind) / kGroups / 1024 * 1024;
-  static constexpr size_t kSharedBytes = kShared;
+  static constexpr int kSharedBytes = kColumns == 8 ? 113 << 10 : 226 << 10;
+  static constexpr int kUsed = kSharedBytes - 1024;  // tiles begin at multiples of 1,024 bytes
+  static constexpr int kRingBytes = (kUsed - kBehind) / kGroups / 1024 * 1024;
 };
 
 // The stages of a ring for chunks of `rows` weight rows.

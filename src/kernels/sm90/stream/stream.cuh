@@ -60,14 +60,14 @@ struct Cursor {
 template <int kColumns, class Work>
 __device__ inline void run(const Work& work) {
   using F = Form<kColumns>;
-  uint8_t* const memory = dynamic_tiles<uint8_t>();
+  uint8_t* const memory = align_tiles<uint8_t>(dynamic_shared<uint8_t>());
   const int group = threadIdx.x / kGroupThreads, thread = threadIdx.x % kGroupThreads;
   uint8_t* const ring = memory + group * F::kRingBytes;
   // Partial sums lie where only products of the last stage read, and what they read there is not stored.
   float* const partials = reinterpret_cast<float*>(memory + kGroups * F::kRingBytes);
   float* const own = partials + group * F::kPartialFloats;
   uint64_t* const arrived =
-      reinterpret_cast<uint64_t*>(memory + F::kSharedBytes - (group + 1) * F::kBarrierBytes);
+      reinterpret_cast<uint64_t*>(memory + F::kUsed - (group + 1) * F::kBarrierBytes);
   const Ring& size = work.ring;
   if (thread < size.stages) mbarrier_init(arrived + thread, kGroupThreads);
   meet_group(group);

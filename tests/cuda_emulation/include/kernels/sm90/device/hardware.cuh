@@ -25,11 +25,6 @@ T* dynamic_shared() {
   return static_cast<T*>(emulation::shared_memory());
 }
 
-template <class T>
-T* dynamic_tiles() {
-  return static_cast<T*>(emulation::shared_memory());
-}
-
 template <int kId, int kThreads>
 void named_barrier() {
   emulation::wait_for_threads(kId, kThreads);
