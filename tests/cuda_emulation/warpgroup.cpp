@@ -40,7 +40,7 @@ template <int kValues>
 void multiply_bf16(float (&d)[kValues], uint64_t a, uint64_t b, bool add) {
   constexpr int kDepth = 16;
   const int thread = static_cast<int>(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
-  const auto row_of = [](uint64_t operand, int row, float (&to)[kDepth]) {
+  const auto row_of = [](uint64_t operand, int row, float(&to)[kDepth]) {
     for (int k = 0; k < kDepth; k += 8) {
       const auto* piece = reinterpret_cast<const uint16_t*>(byte_of(operand, row, 2 * k));
       for (int i = 0; i < 8; ++i) to[k + i] = __uint_as_float(uint32_t{piece[i]} << 16);

@@ -53,13 +53,13 @@ __device__ void aim(Tiles<kRowTiles>& t, int tile, const void* data, const float
   t.first_row[tile] = first;
 }
 
-// Gate and up, over all (group, pair of rows). Where there are many, a CTA takes whole chunks from a counter: the
-// memory gives some SMs a quarter more than others. Where there are few, every CTA has an equal share.
+// Gate and up, over all (group, pair of rows). Where there are many, a CTA takes whole chunks from a counter:
+// the memory gives some SMs a quarter more than others. Where there are few, every CTA has an equal share.
 template <class W>
 struct Up {
   static constexpr int kQueue = 4;
   const Work& a;
-  int32_t* next_unit;  // [kQueue], shared: of chunk i + 2 of this CTA in [i % kQueue]
+  int32_t* next_unit;          // [kQueue], shared: of chunk i + 2 of this CTA in [i % kQueue]
   int32_t begin, end, routed;  // pairs
   int32_t chunk_pairs;
   bool counted;
@@ -68,7 +68,8 @@ struct Up {
     routed = a.groups.count[0] * a.routed.inner;
     const int32_t pairs = routed + a.groups.count[1] * a.shared_width.inner;
     const int most = kPairs << a.up.log_row_groups();
-    // Copies run two turns ahead, so a chunk of three or more is left before its second successor is asked for.
+    // Copies run two turns ahead, so a chunk of three or more is left before its second successor is asked
+    // for.
     counted = a.up.turns >= 3 && a.up.shift > 0 && pairs >= 4 * most * static_cast<int32_t>(gridDim.x);
     if (counted) {
       chunk_pairs = most, begin = static_cast<int32_t>(blockIdx.x) * most, end = pairs;
@@ -98,13 +99,15 @@ struct Up {
     const int32_t inner = max(1, shared ? a.shared_width.inner : a.routed.inner);
     const int32_t within = at - (shared ? routed : 0);
     const int32_t group = within / inner;
-    return sized({at, group + (shared ? a.groups.count[0] : 0), within - group * inner, 0, inner, turn, false});
+    return sized(
+        {at, group + (shared ? a.groups.count[0] : 0), within - group * inner, 0, inner, turn, false});
   }
   __device__ Chunk first() const { return at(begin, 0); }
   __device__ void next(Chunk& c) const {
     if (counted) {
       const int32_t turn = c.turn + 1;
-      const int32_t unit = turn == 1 ? static_cast<int32_t>(gridDim.x + blockIdx.x) : next_unit[(turn - 2) % kQueue];
+      const int32_t unit =
+          turn == 1 ? static_cast<int32_t>(gridDim.x + blockIdx.x) : next_unit[(turn - 2) % kQueue];
       c = at(min(unit, end / chunk_pairs + 1) * chunk_pairs, turn);
       return;
     }
@@ -228,7 +231,9 @@ struct Down {
       y[a.groups.entry[group.first + column] * kOwned + row] = sum(row, column);
     }
   }
-  __device__ int32_t claim() const { return 0; }
+  __device__ int32_t claim() const {
+    return 0;
+  }
   __device__ void publish(const Chunk&, int32_t) const {}
   __device__ void wait() const {
     wait_for_previous();
@@ -274,7 +279,8 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
   // In this order: when the next launch begins, the groups are there, which it reads before its own wait.
   wait_for_previous();
   let_next_start();
-  int32_t* const queue = dynamic_shared<int32_t>() + skinny::Form<W, 2, kTiles>::kSharedBytes / sizeof(int32_t);
+  int32_t* const queue =
+      dynamic_shared<int32_t>() + skinny::Form<W, 2, kTiles>::kSharedBytes / sizeof(int32_t);
   skinny::run<W, 2, kTiles>(Up<W>(a, queue));
 }
 

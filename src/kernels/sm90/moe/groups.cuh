@@ -21,8 +21,9 @@ struct Group {
 
 // Entries t k + i stand for choice i of row t, entries T k + t for the shared expert of row t.
 struct Groups {
-  int32_t* count;  // [3]: groups of routed experts, of the shared one; chunks of gate and up that were claimed
-  Group* group;    // [groups]
+  int32_t*
+      count;     // [3]: groups of routed experts, of the shared one; chunks of gate and up that were claimed
+  Group* group;  // [groups]
   int32_t* entry;  // [T (k + 1)] by group; the order inside a group decides nothing
   int32_t* token;  // the row of each
 };

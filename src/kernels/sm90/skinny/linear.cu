@@ -105,9 +105,13 @@ struct LinearWork {
       for (int row = thread % 32; row < rows; row += 32) out[column * p.out.stride + row] = sum(row, column);
     }
   }
-  __device__ int32_t claim() const { return 0; }
+  __device__ int32_t claim() const {
+    return 0;
+  }
   __device__ void publish(const Chunk&, int32_t) const {}
-  __device__ void wait() const { wait_for_previous(); }
+  __device__ void wait() const {
+    wait_for_previous();
+  }
 };
 
 // bf16 weights that meet bf16 rows.
@@ -150,18 +154,21 @@ struct StreamWork {
 #pragma unroll 1
     for (int column = thread / 32; column < columns; column += threads / 32) {
 #pragma unroll 1
-      for (int row = thread % 32; row < c.rows; row += 32) out[column * p.out.stride + row] = sum(row, column);
+      for (int row = thread % 32; row < c.rows; row += 32)
+        out[column * p.out.stride + row] = sum(row, column);
     }
   }
 };
 template <class W, int kRowTiles, int kTiles>
-__device__ void multiply_segment(const Products& a, const Segment& p, int32_t begin, int32_t end, int32_t first) {
+__device__ void multiply_segment(const Products& a, const Segment& p, int32_t begin, int32_t end,
+                                 int32_t first) {
   const LinearWork<W, kRowTiles> work{p, min(8 * kTiles, a.rows - first), first, begin, end};
   skinny::run<W, kRowTiles, kTiles>(work);
 }
 
-// X: what bf16 weights meet. A CTA has kColumns activation rows; e4m3 weights meet at most 32. bf16 weights that meet
-// f32 rows have a form of their own: one of more row tiles, so that fewer chunks read the activations.
+// X: what bf16 weights meet. A CTA has kColumns activation rows; e4m3 weights meet at most 32. bf16 weights
+// that meet f32 rows have a form of their own: one of more row tiles, so that fewer chunks read the
+// activations.
 template <class X, int kColumns, int kRowTiles, int kBf16RowTiles>
 __global__ void __launch_bounds__(stream::kThreads, kColumns == 8 ? 2 : 1)
     products_kernel(const __grid_constant__ Products a) {
@@ -209,8 +216,8 @@ void launch(cudaStream_t stream, Products a, int32_t blocks) {
     return true;
   }();
   static_cast<void>(sized);
-  launch_dependent(stream, "linear", blocks_for(int64_t{blocks} * a.column_tiles, 1), stream::kThreads, kShared,
-                   kKernel, a);
+  launch_dependent(stream, "linear", blocks_for(int64_t{blocks} * a.column_tiles, 1), stream::kThreads,
+                   kShared, kKernel, a);
 }
 
 // How many rows a CTA takes at once: so many tiles of 16 of each row group, or streamed ones.
@@ -219,8 +226,9 @@ struct Takes {
   bool streams;  // bf16 weights meet bf16 rows
 };
 
-// Cuts the products among CTAs: equal bytes each, as few as let no CTA be left over. A head's rows are never parted
-// inside a row group. Streamed rows make as many chunks for one warpgroup as for the other where each has its own.
+// Cuts the products among CTAs: equal bytes each, as few as let no CTA be left over. A head's rows are never
+// parted inside a row group. Streamed rows make as many chunks for one warpgroup as for the other where each
+// has its own.
 int32_t share_out(Products& a, int64_t bytes, int64_t ctas, const Takes& takes) {
   const std::span segments(a.segment, static_cast<size_t>(a.count));
   const auto streams = [&](const Segment& p) { return !p.fp8 && takes.streams; };
@@ -255,8 +263,8 @@ int32_t share_out(Products& a, int64_t bytes, int64_t ctas, const Takes& takes) 
   return static_cast<int32_t>(first);
 }
 
-// Up to eight rows: two CTAs an SM, but for streamed ones; where those have one chunk of a tile, the form of most
-// blocks in flight.
+// Up to eight rows: two CTAs an SM, but for streamed ones; where those have one chunk of a tile, the form of
+// most blocks in flight.
 template <class X>
 void launch_narrow(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors) {
   constexpr bool kStreams = std::is_same_v<X, bf16>;
@@ -271,12 +279,13 @@ void launch_narrow(cudaStream_t stream, Products& a, int64_t bytes, int multipro
 void launch_wide(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors, const bf16*) {
   const int32_t blocks = share_out(a, bytes, multiprocessors, {2, 2, true});
   const std::span segments(a.segment, static_cast<size_t>(a.count));
-  if (a.rows <= 32 || std::ranges::any_of(segments, &Segment::fp8)) return launch<bf16, 32, 2, 2>(stream, a, blocks);
+  if (a.rows <= 32 || std::ranges::any_of(segments, &Segment::fp8))
+    return launch<bf16, 32, 2, 2>(stream, a, blocks);
   launch<bf16, 64, 2, 2>(stream, a, blocks);
 }
 
-// Against f32 rows: wide chunks where CTAs have so many rows of bf16; small ones where a head's rows would leave SMs
-// idle.
+// Against f32 rows: wide chunks where CTAs have so many rows of bf16; small ones where a head's rows would
+// leave SMs idle.
 void launch_wide(cudaStream_t stream, Products& a, int64_t bytes, int multiprocessors, const float*) {
   constexpr int kManyRows = 40;
   int32_t blocks = share_out(a, bytes, multiprocessors, {2, 2, false});

@@ -58,8 +58,8 @@ inline Split split_of(int64_t blocks) {
 //                                     writes what a row group gives from row `first` on, up to 32 of them;
 //                                     sum(row, column) adds the G parts of row first + row
 //   Work::claim(), publish(chunk, claimed)
-//                                     for chunks that are handed out on the way: as a chunk begins, and before the
-//                                     barrier that ends it (where warps share K)
+//                                     for chunks that are handed out on the way: as a chunk begins, and
+//                                     before the barrier that ends it (where warps share K)
 //   Work::wait()                      before activations are read
 
 // What meets the weights of a chunk in a row group.

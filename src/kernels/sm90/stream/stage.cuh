@@ -1,9 +1,10 @@
 // What a warpgroup of a streamed product holds: stages of bf16 weights in shared memory, and the activations
 // that meet them.
 //
-// A stage is a block of 128 bytes (64 values) of up to 64 weight rows, its slots, and behind it of up to 8, 32 or 64
-// activation rows, its columns. The product is wgmma.m64nNk16, which reads both where they lie. Of a stage of fewer
-// slots it reads what lies behind as well: a slot's sums are its own, and those of slots without a row are not stored.
+// A stage is a block of 128 bytes (64 values) of up to 64 weight rows, its slots, and behind it of up to 8,
+// 32 or 64 activation rows, its columns. The product is wgmma.m64nNk16, which reads both where they lie. Of a
+// stage of fewer slots it reads what lies behind as well: a slot's sums are its own, and those of slots
+// without a row are not stored.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +19,8 @@ constexpr int kBlockBytes = 128;
 constexpr int kGroupThreads = 128, kGroups = 2, kThreads = kGroups * kGroupThreads;
 constexpr int kSlots = 64;  // of a product
 
-// Shared memory of a CTA: the rings of its warpgroups, of as many stages as have room, what is read behind the
-// last of them, and partial sums.
+// Shared memory of a CTA: the rings of its warpgroups, of as many stages as have room, what is read behind
+// the last of them, and partial sums.
 template <int kColumns>
 struct Form {
   static constexpr int kXBytes = kColumns * kBlockBytes;
@@ -27,10 +28,10 @@ struct Form {
   static constexpr int kPitch = kSlots + 1;  // floats between columns of partial sums
   static constexpr int kPartialFloats = kColumns * kPitch;
   static constexpr int kBarrierBytes = kMostStages * sizeof(uint64_t);
-  static constexpr int kBehind = std::max(kSlots * kBlockBytes, kGroups * kPartialFloats * int{sizeof(float)}) +
-                                 kGroups * kBarrierBytes;
-  // Few rows wait for little else than weights: two launches fit an SM, so that the second fills its rings while the
-  // first ends.
+  static constexpr int kBehind =
+      std::max(kSlots * kBlockBytes, kGroups* kPartialFloats* int{sizeof(float)}) + kGroups * kBarrierBytes;
+  // Few rows wait for little else than weights: two launches fit an SM, so that the second fills its rings
+  // while the first ends.
   static constexpr int kSharedBytes = kColumns == 8 ? 113 << 10 : 226 << 10;
   static constexpr int kUsed = kSharedBytes - 1024;  // tiles begin at multiples of 1,024 bytes
   static constexpr int kRingBytes = (kUsed - kBehind) / kGroups / 1024 * 1024;
@@ -62,8 +63,8 @@ __device__ inline int piece_at(int row, int piece) {
   return row * kBlockBytes + ((piece ^ row % 8) << 4);
 }
 
-// A thread's part of the copies of rows of 128 bytes: piece thread % 8 of rows thread / 8 + 16 i of kRows. Rows
-// that do not exist are not copied.
+// A thread's part of the copies of rows of 128 bytes: piece thread % 8 of rows thread / 8 + 16 i of kRows.
+// Rows that do not exist are not copied.
 template <int kRows>
 struct Copies {
   static constexpr int kEach = (kRows + 15) / 16;
@@ -86,7 +87,8 @@ struct Copies {
   }
 };
 
-// Sums of a lane: [i][4 j + v] is slot 16 warp + lane / 4 + 8 (v / 2), column 32 i + 8 j + 2 (lane % 4) + v % 2.
+// Sums of a lane: [i][4 j + v] is slot 16 warp + lane / 4 + 8 (v / 2), column 32 i + 8 j + 2 (lane % 4) + v
+// % 2.
 template <int kColumns>
 struct Sums {
   static constexpr int kTiles = kColumns <= 32 ? 1 : kColumns / 32, kValues = kColumns / kTiles / 2;

@@ -1,10 +1,11 @@
-// The decode dot product of bf16 weights (kernels spec §2.2): few rows of activations against weights that are
-// read once.
+// The decode dot product of bf16 weights (kernels spec §2.2): few rows of activations against weights that
+// are read once.
 //
 // A CTA is two warpgroups. A chunk is up to 64 weight rows. Where a row has an even number of blocks above
 // four, the warpgroups share a chunk, one the even and one the odd blocks, and the two sums are added in that
-// order; otherwise each has chunks of its own. So the order of a sum depends on K only, and nothing of it on how
-// many rows there are. A warpgroup keeps its weights in a ring of its own, filled by cp.async across chunks.
+// order; otherwise each has chunks of its own. So the order of a sum depends on K only, and nothing of it on
+// how many rows there are. A warpgroup keeps its weights in a ring of its own, filled by cp.async across
+// chunks.
 #pragma once
 
 #include "kernels/sm90/stream/stage.cuh"
@@ -66,8 +67,7 @@ __device__ inline void run(const Work& work) {
   // Partial sums lie where only products of the last stage read, and what they read there is not stored.
   float* const partials = reinterpret_cast<float*>(memory + kGroups * F::kRingBytes);
   float* const own = partials + group * F::kPartialFloats;
-  uint64_t* const arrived =
-      reinterpret_cast<uint64_t*>(memory + F::kUsed - (group + 1) * F::kBarrierBytes);
+  uint64_t* const arrived = reinterpret_cast<uint64_t*>(memory + F::kUsed - (group + 1) * F::kBarrierBytes);
   const Ring& size = work.ring;
   if (thread < size.stages) mbarrier_init(arrived + thread, kGroupThreads);
   meet_group(group);
