@@ -145,16 +145,10 @@ __device__ inline void multiply_low(const uint16_t* tiles, const Rows<const bf16
                                     float (&d)[kTokens / 16][2][4]) {
   const int lane = threadIdx.x % 32;
   const bf16* from = w(first + lane / 4) + lane % 4 * 8;
-  const auto load = [&](uint4(&b)[2], int group) {
-    b[0] = *reinterpret_cast<const uint4*>(from + 32 * group);
-    b[1] = *reinterpret_cast<const uint4*>(from + 8 * w.stride + 32 * group);
-  };
-  uint4 b[2], next[2];
-  load(next, 0);
 #pragma unroll 1
   for (int group = 0; group < kDim / 32; ++group) {
-    b[0] = next[0], b[1] = next[1];
-    if (group + 1 < kDim / 32) load(next, group + 1);
+    const uint4 b[2] = {*reinterpret_cast<const uint4*>(from + 32 * group),
+                        *reinterpret_cast<const uint4*>(from + 8 * w.stride + 32 * group)};
 #pragma unroll
     for (int i = 0; i < 4 * kTokens / 16; ++i) {
       const int part = i / 2 % 2, half = i % 2, tile = i / 4;

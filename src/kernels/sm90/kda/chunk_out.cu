@@ -19,42 +19,29 @@ struct alignas(16) Shared {
 // Lane (row, quad) holds tokens row and row + 8 of a tile of 16, and of 8 columns 2 quad and 2 quad + 1.
 using Tiles = float[kTiles][2][4];
 
-// Of the warp's columns: the state before the chunk, and u. They are on their way while the rest is copied.
-struct Right {
-  uint4 state[kDim / 16], u[kTiles];
-  __device__ Right(const Record& record, int warp, int lane) {
-#pragma unroll
-    for (int step = 0; step < kDim / 16; ++step) state[step] = record.state[warp][step][lane];
-#pragma unroll
-    for (int step = 0; step < kTiles; ++step) u[step] = record.values[warp].u[step][lane];
-  }
-};
-
-__device__ void multiply(const Shared& s, const Right& right, int lane, Tiles& o) {
-#pragma unroll
+__device__ void multiply(const Shared& s, const Record& record, int warp, int lane, Tiles& o) {
+#pragma unroll 2
   for (int step = 0; step < kDim / 16; ++step) {
-    const uint4& b = right.state[step];
+    const uint4 right = record.state[warp][step][lane];
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
       uint32_t left[4];
       load_left(left, &s.qd[0][0][0], 16 * tile, step, lane);
-      mma_f16(o[tile][0], left, b.x, b.z);
-      mma_f16(o[tile][1], left, b.y, b.w);
+      mma_f16(o[tile][0], left, right.x, right.z);
+      mma_f16(o[tile][1], left, right.y, right.w);
     }
   }
 #pragma unroll
   for (int step = 0; step < kTiles; ++step) {
-    const uint4& b = right.u[step];
+    const uint4 right = record.values[warp].u[step][lane];
 #pragma unroll
     for (int tile = step; tile < kTiles; ++tile) {
       uint32_t left[4];
       load_left(left, &s.a[0][0], 16 * tile, step, lane);
-      mma_f16(o[tile][0], left, b.x, b.z);
-      mma_f16(o[tile][1], left, b.y, b.w);
+      mma_f16(o[tile][0], left, right.x, right.z);
+      mma_f16(o[tile][1], left, right.y, right.w);
     }
   }
-}
-__device__ void unscale(const Record& record, int warp, int lane, Tiles& o) {
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
     const float2 back = *reinterpret_cast<const float2*>(record.back + 16 * warp + 8 * j + 2 * (lane % 4));
@@ -118,15 +105,13 @@ __global__ void __launch_bounds__(kThreads, 2) out_kernel(StepView step, Chunks 
   for (int i = threadIdx.x; i < kCopied; i += kThreads)
     copy_async(reinterpret_cast<uint4*>(&s.qd) + i, reinterpret_cast<const uint4*>(&record.qd) + i);
   commit_copies();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quad = lane % 4;
-  const Right right(record, warp, lane);
   const int64_t row = int64_t{step.sequence[at.sequence].row} + at.first;
   if (a.norm) stage_low<kThreads>(a.g_b.x, row, at.live, s.low);
   wait_copies<0>();
   __syncthreads();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, quad = lane % 4;
   Tiles o = {};
-  multiply(s, right, lane, o);
-  unscale(record, warp, lane, o);
+  multiply(s, record, warp, lane, o);
   if (a.norm) normalise(a, s, head, warp, lane, o);
   if (!a.out.narrow) {
 #pragma unroll
