@@ -193,15 +193,6 @@ __device__ void store_y(const SliceProduct& p, const Task& task, int row, int64_
   }
 }
 
-// The two warpgroups multiply in turns: while one adds up what it has, the other has the tensor cores.
-constexpr int kTurn = 2;  // the barrier of the first one's turns; that of the other's is next to it
-__device__ void wait_for_turn(int half) {
-  named_barrier<kWorkers>(kTurn + half);
-}
-__device__ void give_turn(int half) {
-  named_arrive<kWorkers>(kTurn + 1 - half);
-}
-
 __device__ void release(Shared& s, int stage) {
   if (threadIdx.x % 32 < kCluster) mbarrier_arrive_at(&s.empty[stage], threadIdx.x % 32);
 }
@@ -213,7 +204,6 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
   const int32_t tasks = *p.groups * p.tiles;
   const uint64_t x = wgmma_operand(s.stage[0].x + 64 * half * kBlock), w = wgmma_operand(s.stage[0].w);
   Cursor at;
-  if (half == 1) give_turn(half);
 #pragma unroll 1
   for (int32_t i = blockIdx.x / kCluster; i < tasks; i += gridDim.x / kCluster) {
     const Task task(p, i, rank);
@@ -221,9 +211,6 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
 #pragma unroll 1
       for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
         mbarrier_wait(&s.full[at.stage], at.parity);
-        if (task.rows > 0) {
-          for (int b = 0; b < 2; ++b) wait_for_turn(half), give_turn(half);
-        }
         release(s, at.stage);
       }
       continue;
@@ -256,7 +243,6 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
         const float w_scale = __shfl_sync(0xffffffffu, held[b], k % 32);
         const float by[2] = {x_scale[0] * w_scale, x_scale[1] * w_scale};
         Sums product;
-        wait_for_turn(half);
         wgmma_settle(product);
         wgmma_begin();
 #pragma unroll
@@ -264,7 +250,6 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
           wgmma_e4m3(product, wgmma_moved(x, stage + 32 * step),
                      wgmma_moved(w, stage + b * kHalf * kBlock + 32 * step), step > 0);
         wgmma_commit();
-        give_turn(half);
         wgmma_wait();
         wgmma_settle(product);
         if (b == 1) release(s, at.stage);
@@ -280,7 +265,6 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
         store_y(p, task, row, int64_t{task.tile} * kColumns + b * kHalf + 2 * (lane % 4), sums[b]);
     }
   }
-  if (half == 0) wait_for_turn(half);  // that nobody takes
 }
 
 template <bool kUp>
@@ -313,6 +297,15 @@ constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 // Codes of a row to the place of each of its choices. A warp has a few groups of 128 of one row.
 constexpr int kGroupsAtOnce = 4;
 
+__device__ float4 load_four(const float* p) {
+  return {p[0], p[1], p[2], p[3]};
+}
+__device__ float4 load_four(const bf16* p) {
+  if (reinterpret_cast<uintptr_t>(p) % 8 != 0) return {load(p), load(p + 1), load(p + 2), load(p + 3)};
+  const uint2 two = *reinterpret_cast<const uint2*>(p);
+  return {low_half(two.x), high_half(two.x), low_half(two.y), high_half(two.y)};
+}
+
 template <class X>
 __global__ void __launch_bounds__(kRowThreads)
     encode_kernel(Rows<const X> x, const int32_t* place, uint32_t rows, int32_t chosen, PlacedCodes to) {
@@ -324,23 +317,29 @@ __global__ void __launch_bounds__(kRowThreads)
   if (row >= rows) return;
   const uint32_t first = (task - row * parts) * kGroupsAtOnce;
   const X* from = x(row) + first * kBlock + 4 * lane;
+  float4 v[kGroupsAtOnce];
+#pragma unroll
+  for (uint32_t g = 0; g < kGroupsAtOnce; ++g)
+    v[g] = first + g < groups ? load_four(from + g * kBlock) : float4{0, 0, 0, 0};
   EncodedFour encoded[kGroupsAtOnce];
 #pragma unroll
-  for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
-    float v[4] = {};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) v[i] = first + g < groups ? load(from + g * kBlock + i) : 0.0f;
-    encoded[g] = encode_group({v[0], v[1], v[2], v[3]});
-  }
+  for (uint32_t g = 0; g < kGroupsAtOnce; ++g) encoded[g] = encode_group(v[g]);
+    // A lane looks at a choice.
 #pragma unroll 1
-  for (int32_t c = 0; c < chosen; ++c) {
-    const int64_t at = place[int64_t{row} * chosen + c];
-    if (at < 0) continue;
+  for (int32_t begin = 0; begin < chosen; begin += 32) {
+    const int32_t c = begin + static_cast<int32_t>(lane);
+    const int32_t own = c < chosen ? place[int64_t{row} * chosen + c] : -1;
+    uint32_t there = __ballot_sync(0xffffffffu, own >= 0);
+#pragma unroll 1
+    for (; there != 0; there &= there - 1) {
+      const int64_t at = __shfl_sync(0xffffffffu, own, __ffs(static_cast<int>(there)) - 1);
 #pragma unroll
-    for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
-      if (first + g >= groups) continue;
-      reinterpret_cast<uint32_t*>(to.codes + at * to.columns + (first + g) * kBlock)[lane] = encoded[g].codes;
-      if (lane == 0) to.scales[(first + g) * to.capacity + at] = encoded[g].scale;
+      for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
+        if (first + g >= groups) continue;
+        reinterpret_cast<uint32_t*>(to.codes + at * to.columns + (first + g) * kBlock)[lane] =
+            encoded[g].codes;
+        if (lane == 0) to.scales[(first + g) * to.capacity + at] = encoded[g].scale;
+      }
     }
   }
 }
