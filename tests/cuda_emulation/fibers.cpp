@@ -233,10 +233,6 @@ const Gift* Fibers::exchange(unsigned mask, const Gift& own) {
 void Fibers::wait_for_threads(int barrier, unsigned count) {
   meet(static_cast<int>(block()) * kBarriers + barrier, count > 0 ? count : alive_of_[block()]);
 }
-void Fibers::arrive(int barrier, unsigned count) {
-  barrier += static_cast<int>(block()) * kBarriers;
-  if (++arrived_[barrier] == count) release_barrier(barrier);
-}
 void Fibers::wait_for_cluster() {
   meet(kCluster, alive_);
 }

@@ -35,7 +35,6 @@ class Fibers {
   // Of the running thread.
   void wait_for_lanes(unsigned mask);
   void wait_for_threads(int barrier, unsigned count);  // of its block
-  void arrive(int barrier, unsigned count);            // without waiting
   void wait_for_cluster();
   unsigned block() const { return static_cast<unsigned>(running_) / shape_.threads; }  // within its cluster
   unsigned blocks() const { return shape_.blocks; }

@@ -236,9 +236,6 @@ void wait_for_lanes(unsigned mask) {
 void wait_for_threads(int barrier, unsigned count) {
   fibers.wait_for_threads(barrier, count);
 }
-void arrive(int barrier, unsigned count) {
-  fibers.arrive(barrier, count);
-}
 
 int count_threads(bool predicate) {
   fibers.votes() += predicate ? 1 : 0;

@@ -148,14 +148,13 @@ void copy_box_to(uint32_t blocks, void* to, const TensorMap* map, int32_t column
   }
 }
 
-namespace {
-void multiply(float* d, int columns, uint64_t a, uint64_t b, bool add) {
+void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add) {
   constexpr int kDepth = 32;
   const int thread = static_cast<int>(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
   float left[2][kDepth];
   for (int half = 0; half < 2; ++half)
     for (int k = 0; k < kDepth; ++k) left[half][k] = element(a, 16 * warp + lane / 4 + 8 * half, k);
-  for (int j = 0; j < columns / 8; ++j)
+  for (int j = 0; j < 16; ++j)
     for (int c = 0; c < 2; ++c) {
       float right[kDepth];
       for (int k = 0; k < kDepth; ++k) right[k] = element(b, 8 * j + 2 * (lane % 4) + c, k);
@@ -165,14 +164,6 @@ void multiply(float* d, int columns, uint64_t a, uint64_t b, bool add) {
         d[4 * j + 2 * half + c] = sum;
       }
     }
-}
-}  // namespace
-
-void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add) {
-  multiply(d, 192, a, b, add);
-}
-void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add) {
-  multiply(d, 128, a, b, add);
 }
 
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add) {

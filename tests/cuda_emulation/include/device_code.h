@@ -40,7 +40,6 @@ namespace godwit::emulation {
 constexpr unsigned kAllLanes = 0xffffffffu;
 void wait_for_lanes(unsigned mask);                  // __syncwarp
 void wait_for_threads(int barrier, unsigned count);  // bar.sync; count 0: the whole block
-void arrive(int barrier, unsigned count);            // bar.arrive
 int count_threads(bool predicate);                   // __syncthreads_count
 void* shared_memory();                               // the dynamic kind, poisoned before each block
 

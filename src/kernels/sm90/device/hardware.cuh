@@ -46,16 +46,6 @@ __device__ inline void named_barrier() {
   asm volatile("bar.sync %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
 }
 
-template <int kThreads>
-__device__ inline void named_barrier(int id) {
-  asm volatile("bar.sync %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
-}
-// Counts as having come, and does not wait.
-template <int kThreads>
-__device__ inline void named_arrive(int id) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(id), "n"(kThreads) : "memory");
-}
-
 // 16 bytes, past L1; zeros when `present` is false, and then nothing is read.
 __device__ inline void copy_async(void* to, const void* from, bool present) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));

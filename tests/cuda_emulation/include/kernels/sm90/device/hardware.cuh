@@ -30,15 +30,6 @@ void named_barrier() {
   emulation::wait_for_threads(kId, kThreads);
 }
 
-template <int kThreads>
-void named_barrier(int id) {
-  emulation::wait_for_threads(id, kThreads);
-}
-template <int kThreads>
-void named_arrive(int id) {
-  emulation::arrive(id, kThreads);
-}
-
 // Copies arrive as late as they may: when they are waited for.
 void copy_async(void* to, const void* from, bool present);
 inline void copy_async(void* to, const void* from) {

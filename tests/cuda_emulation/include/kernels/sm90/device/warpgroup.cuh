@@ -43,7 +43,6 @@ inline void wgmma_commit() {}
 inline void wgmma_wait() {}
 template <int kValues>
 void wgmma_settle(float (&)[kValues]) {}
-void wgmma_e4m3(float (&d)[96], uint64_t a, uint64_t b, bool add);
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add);
 void wgmma_bf16(float (&d)[16], uint64_t a, uint64_t b, bool add);
 void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add);
