@@ -1,12 +1,9 @@
 // Routed and shared experts, decode form (kernels spec §3.8): every expert's weights are read once for all
-// rows that chose it. One launch multiplies gate and up and applies SwiGLU. One multiplies down: a CTA owns
-// 32 columns of the output, meets all experts there, and adds what they give in ascending expert id, the
-// shared expert last, as in the plain form.
+// rows that chose it. One launch multiplies gate and up and applies SwiGLU, one multiplies down (down.cu).
 #include <algorithm>
 
-#include "kernels/sm90/linear/quantize.cuh"
+#include "kernels/sm90/moe/grouped.cuh"
 #include "kernels/sm90/moe/moe.h"
-#include "kernels/sm90/skinny/product.cuh"
 
 namespace godwit::sm90 {
 namespace {
@@ -17,41 +14,6 @@ using skinny::Tiles;
 using skinny::X;
 
 constexpr int kPairs = kTileRows;  // gate and up rows of a row group: one tile each
-
-// Of experts of one width: the routed ones, or the shared one.
-struct Width {
-  int32_t inner;  // I
-  Split down;     // of I among warps
-};
-
-struct Work {
-  Groups groups;
-  X x;                // rows of the first product
-  Rows<float> inner;  // [T (k + 1), I] by entry
-  X inner_x;          // the same as rows of the second
-  int32_t columns;    // D
-  Width routed, shared_width;
-  Split up;  // of D among warps
-  float limit;
-  // The second product: what a row of the output is made of.
-  float* y;        // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
-  bool quantises;  // every CTA makes the codes of its inner rows, in shared memory behind y
-  Rows<const int32_t> ids;
-  Rows<const float> weights;
-  int32_t first_expert, held, chosen, tokens;
-  Rows<float> out;  // [T, D]
-};
-
-// Rows [first, first + rows) of packed weights of `columns` columns.
-template <class W, int kRowTiles>
-__device__ void aim(Tiles<kRowTiles>& t, int tile, const void* data, const float* scales, int columns,
-                    int first, int rows) {
-  t.stride = static_cast<uint32_t>(columns) * sizeof(W);
-  t.data[tile] = static_cast<const uint8_t*>(data) + int64_t{first} * t.stride;
-  t.rows[tile] = rows;
-  t.scales[tile] = scales;
-  t.first_row[tile] = first;
-}
 
 // Gate and up, over all (group, pair of rows). Where there are many, a CTA takes whole chunks from a counter:
 // the memory gives some SMs a quarter more than others. Where there are few, every CTA has an equal share.
@@ -158,121 +120,6 @@ struct Up {
   __device__ void wait() const {}
 };
 
-// Down: a CTA owns 16 kRowTiles columns of the output. The row groups of a chunk take one group of rows each.
-template <class W, int kRowTiles>
-struct Down {
-  static constexpr int kOwned = kRowTiles * kTileRows;
-  static constexpr bool kMayQuantise = sizeof(W) == 1 && kRowTiles == 1;
-  const Work& a;
-  float* y;         // [T (k + 1), kOwned] by entry
-  Quantized codes;  // of the inner rows, by entry
-  int32_t first_column, owned;
-  int32_t routed, all;  // groups
-
-  __device__ Down(const Work& work, float* memory) : a(work) {
-    first_column = static_cast<int32_t>(blockIdx.x) * kOwned;
-    owned = min(kOwned, a.columns - first_column);
-    routed = a.groups.count[0];
-    all = routed + a.groups.count[1];
-    y = a.y == nullptr ? memory : a.y + int64_t{blockIdx.x} * entries() * kOwned;
-    codes = a.inner_x.codes;
-    if (a.quantises) {
-      codes.codes = reinterpret_cast<uint8_t*>(memory + entries() * kOwned);
-      codes.scales = reinterpret_cast<float*>(codes.codes + entries() * codes.padded);
-    }
-  }
-  __device__ int32_t entries() const { return a.tokens * (a.chosen + 1); }
-
-  struct Chunk {
-    int32_t group, groups;
-    bool valid;
-  };
-  __device__ const Width& width(const Chunk& c) const { return c.group < routed ? a.routed : a.shared_width; }
-  __device__ Chunk at(int32_t group) const {
-    Chunk c{group, 0, group < all};
-    c.groups = min(width(c).down.row_groups(), (group < routed ? routed : all) - group);
-    return c;
-  }
-  __device__ Chunk first() const { return at(0); }
-  __device__ void next(Chunk& c) const { c = at(c.group + c.groups); }
-  __device__ Split split(const Chunk& c) const { return width(c).down; }
-  // A row group without work looks at the last, and copies nothing.
-  __device__ const Group& group_of(const Chunk& c, int row_group) const {
-    return a.groups.group[c.group + min(row_group, c.groups - 1)];
-  }
-  __device__ Tiles<kRowTiles> tiles(const Chunk& c, int row_group) const {
-    const Group& e = group_of(c, row_group);
-    Tiles<kRowTiles> t;
-    t.scale_stride = e.down_scale_stride;
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-      const int skipped = min(tile * kTileRows, owned - 1);
-      const int rows = row_group < c.groups ? max(0, min(kTileRows, owned - tile * kTileRows)) : 0;
-      aim<W>(t, tile, e.down, e.down_scales, width(c).inner, first_column + skipped, rows);
-    }
-    return t;
-  }
-  __device__ X x(const Chunk&, int) const {
-    return {a.inner_x.data, a.inner_x.row_bytes, codes};
-  }
-  __device__ int32_t count(const Chunk& c, int row_group) const {
-    return group_of(c, row_group).rows;
-  }
-  __device__ auto row_of(const Chunk& c, int row_group) const {
-    return [entries = a.groups.entry + group_of(c, row_group).first](int column) { return entries[column]; };
-  }
-  template <class Sum>
-  __device__ void store(const Chunk& c, int row_group, int, Sum sum, int thread, int threads) const {
-    const Group& group = group_of(c, row_group);
-    const int row = thread % 32;
-    if (row >= owned || row_group >= c.groups) return;
-#pragma unroll 1
-    for (int column = thread / 32; column < group.rows; column += threads / 32) {
-      y[a.groups.entry[group.first + column] * kOwned + row] = sum(row, column);
-    }
-  }
-  __device__ int32_t claim() const {
-    return 0;
-  }
-  __device__ void publish(const Chunk&, int32_t) const {}
-  __device__ void wait() const {
-    wait_for_previous();
-    if constexpr (kMayQuantise) {
-      if (!a.quantises) return;
-      const int groups = static_cast<int>(codes.padded / kFp8Block);
-#pragma unroll 1
-      for (int task = threadIdx.x / 32; task < entries() * groups; task += skinny::kWarps) {
-        const int entry = task / groups;
-        quantize_group(a.inner(entry), codes.padded, codes, entry, task - entry * groups);
-      }
-      __syncthreads();
-    }
-  }
-
-  // All threads, after all groups.
-  __device__ void combine() const {
-    __syncthreads();
-    const int row = static_cast<int>(threadIdx.x) % kOwned;
-    if (row >= owned) return;
-    const int32_t shared = a.tokens * a.chosen;  // first entry of the shared expert
-#pragma unroll 1
-    for (int t = static_cast<int>(threadIdx.x) / kOwned; t < a.tokens; t += skinny::kThreads / kOwned) {
-      const int32_t* ids = a.ids(t);
-      const float* weights = a.weights(t);
-      float sum = 0;
-#pragma unroll 4
-      for (int32_t c = 0; c < a.chosen; ++c) {
-        const int32_t local = ids[c] - a.first_expert;
-        if (local >= 0 && local < a.held) {
-          sum = fmaf(weights[c], y[(t * a.chosen + c) * kOwned + row], sum);
-        }
-      }
-      if (a.shared_width.inner > 0) sum += y[(shared + t) * kOwned + row];
-      a.out(t)[first_column + row] = sum;
-    }
-  }
-};
-
 template <class W, int kTiles>
 __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
     up_kernel(const __grid_constant__ Work a) {
@@ -284,26 +131,6 @@ __global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
   skinny::run<W, 2, kTiles>(Up<W>(a, queue));
 }
 
-template <class W, int kRowTiles, int kTiles>
-__global__ void __launch_bounds__(skinny::kThreads, kTiles == 1 ? 2 : 1)
-    down_kernel(const __grid_constant__ Work a) {
-  let_next_start();
-  constexpr size_t kRing = skinny::Form<W, kRowTiles, kTiles>::kSharedBytes / sizeof(float);
-  const Down<W, kRowTiles> work(a, dynamic_shared<float>() + kRing);
-  skinny::run<W, kRowTiles, kTiles>(work);
-  work.combine();
-}
-
-constexpr size_t kMostShared = 227 << 10, kHalfShared = 113 << 10;
-constexpr int64_t kNarrowRows = 64;
-
-template <class Kernel>
-void allow_shared(Kernel kernel) {
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(kMostShared)),
-        "experts");
-}
-
 template <class W, int kTiles>
 void launch_up(cudaStream_t stream, const Work& work, int multiprocessors) {
   static const bool sized = (allow_shared(up_kernel<W, kTiles>), true);
@@ -311,37 +138,6 @@ void launch_up(cudaStream_t stream, const Work& work, int multiprocessors) {
   const auto blocks = static_cast<unsigned>(kTiles == 1 ? 2 * multiprocessors : multiprocessors);
   constexpr size_t kShared = skinny::Form<W, 2, kTiles>::kSharedBytes + Up<W>::kQueue * sizeof(int32_t);
   launch_dependent(stream, "experts", blocks, skinny::kThreads, kShared, up_kernel<W, kTiles>, work);
-}
-
-// What a CTA keeps of each choice lies in shared memory when there is room, for two CTAs in the narrow form.
-template <class W, int kRowTiles, int kTiles>
-void launch_down(cudaStream_t stream, Work work) {
-  static const bool sized = (allow_shared(down_kernel<W, kRowTiles, kTiles>), true);
-  static_cast<void>(sized);
-  const int64_t entries = int64_t{work.tokens} * (work.chosen + 1);
-  constexpr int64_t kOwned = Down<W, kRowTiles>::kOwned;
-  constexpr size_t kRoom = kTiles == 1 ? kHalfShared : kMostShared;
-  const size_t ring = skinny::Form<W, kRowTiles, kTiles>::kSharedBytes;
-  size_t bytes = ring + static_cast<size_t>(entries * kOwned) * sizeof(float);
-  if (bytes <= kRoom) {
-    work.y = nullptr;
-  } else {
-    bytes = ring;
-  }
-  if (sizeof(W) == 1) {
-    // Of one row's experts every CTA makes the codes; of more, a launch of its own.
-    const int64_t columns = work.inner_x.codes.padded;
-    const size_t with_codes = bytes + static_cast<size_t>(entries * (columns + columns / 32));
-    work.quantises = Down<W, kRowTiles>::kMayQuantise && work.y == nullptr && with_codes <= kRoom;
-    if (work.quantises) {
-      bytes = with_codes;
-    } else {
-      const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
-      quantize(stream, inner, work.inner_x.codes, nullptr);
-    }
-  }
-  launch_dependent(stream, "experts", blocks_for(work.columns, kOwned), skinny::kThreads, bytes,
-                   down_kernel<W, kRowTiles, kTiles>, work);
 }
 
 // UpW: the weights of the first product with what they meet; what lies between the products is f32 or codes.
@@ -353,8 +149,7 @@ void launch(cudaStream_t stream, const Work& work, int multiprocessors) {
   } else {
     launch_up<UpW, 4>(stream, work, multiprocessors);
   }
-  if (narrow) return launch_down<W, 1, 1>(stream, work);
-  launch_down<W, 2, 4>(stream, work);
+  launch_down<W>(stream, work);
 }
 
 }  // namespace
