@@ -53,3 +53,6 @@ inline __half2_raw __nv_cvt_fp8x2_to_halfraw2(uint16_t codes, __nv_fp8_interpret
 inline uint8_t __nv_cvt_float_to_fp8(float x, __nv_saturation_t, __nv_fp8_interpretation_t) {
   return godwit::to_e4m3(x).bits;
 }
+inline uint16_t __nv_cvt_float2_to_fp8x2(float2 v, __nv_saturation_t, __nv_fp8_interpretation_t) {
+  return static_cast<uint16_t>(godwit::to_e4m3(v.x).bits | godwit::to_e4m3(v.y).bits << 8);
+}

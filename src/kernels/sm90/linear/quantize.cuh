@@ -7,6 +7,31 @@
 
 namespace godwit::sm90 {
 
+// Of a group whose largest magnitude this is.
+__device__ inline float scale_of(float largest, bool has_nan) {
+  return has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
+}
+__device__ inline uint32_t four_codes(const float4& v) {
+  const auto two = [](float x, float y) {
+    return uint32_t{__nv_cvt_float2_to_fp8x2(float2{x, y}, __NV_SATFINITE, __NV_E4M3)};
+  };
+  return two(v.x, v.y) | two(v.z, v.w) << 16;
+}
+// Codes of v / scale.
+__device__ inline uint32_t codes_of(const float4& v, float scale) {
+  // A product with the reciprocal is a rounded quotient to about 2^-22 of itself. Where a little less and a
+  // little more have the same code, so has the quotient.
+  const float r = fast_reciprocal(scale);
+  const auto codes_near = [&](float factor) {
+    return four_codes({v.x * r * factor, v.y * r * factor, v.z * r * factor, v.w * r * factor});
+  };
+  const uint32_t codes = codes_near(1 - 0x1p-20f);
+  if (codes == codes_near(1 + 0x1p-20f) && scale > 0x1p-100f && scale < 0x1p100f) return codes;
+  if (scale == 0) return 0;
+  return four_codes(
+      {__fdiv_rn(v.x, scale), __fdiv_rn(v.y, scale), __fdiv_rn(v.z, scale), __fdiv_rn(v.w, scale)});
+}
+
 // A group of 128 values, four of each lane.
 struct EncodedFour {
   uint32_t codes;  // of this lane's
@@ -18,12 +43,8 @@ __device__ inline EncodedFour encode_group(const float4& v) {
   for (int offset = 16; offset > 0; offset /= 2) {
     largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
   }
-  const float scale = has_nan ? nanf("") : __fdiv_rn(largest, kernels::kE4m3Max);
-  const auto code = [scale](float value) {
-    return scale == 0 ? 0u
-                      : uint32_t{__nv_cvt_float_to_fp8(__fdiv_rn(value, scale), __NV_SATFINITE, __NV_E4M3)};
-  };
-  return {code(v.x) | code(v.y) << 8 | code(v.z) << 16 | code(v.w) << 24, scale};
+  const float scale = scale_of(largest, has_nan);
+  return {codes_of(v, scale), scale};
 }
 
 // Columns [128 group, 128 group + 128) of a row of `columns` values; what lies past its end is zero codes.
