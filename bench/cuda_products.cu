@@ -4,7 +4,7 @@
 // without the engine, for a GPU host that has nothing:
 //   nvcc -std=c++20 -O3 --fmad=false -gencode arch=compute_90a,code=sm_90a -Isrc -o cuda_products \
 //     bench/cuda_products.cu
-//     src/kernels/sm90/{skinny/linear,linear/quantize,moe/{grouped,down,plan,router}}.cu
+//     src/kernels/sm90/{skinny/linear,linear/quantize,moe/{grouped,down,down_few,plan,router}}.cu
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -103,8 +103,12 @@ void Fibers::end() {
 }
 
 void Fibers::add_copy(const Copy& copy) {
+  fibers_[running_]->copies.push_back(copy);
+  see(copy);
+}
+
+void Fibers::see(const Copy& copy) {
   Fiber& fiber = *fibers_[running_];
-  fiber.copies.push_back(copy);
   if (fiber.waited || !copy.present) return;
   for (size_t i = 0; i < copy.bytes; ++i) fiber.seen = (fiber.seen ^ copy.source[i]) * 0x100000001b3;
 }

@@ -51,6 +51,7 @@ class Fibers {
   };
   std::vector<Copy>& copies() { return fibers_[running_]->copies; }
   void add_copy(const Copy& copy);
+  void see(const Copy& copy);  // what it reads, unless the thread has waited for the kernel before
   void wait_for_previous();
   void let_next_start() { lets_next_ |= !fibers_[running_]->waited; }
   int& votes() { return votes_[block()]; }

@@ -11,10 +11,12 @@
 #include "device.h"
 #include "fibers.h"
 #include "kernels/sm90/device/hardware.cuh"
+#include "kernels/sm90/device/warpgroup.cuh"
 
 namespace godwit::emulation {
 void run_all_waiting();  // launches whose turn has not come
-}
+size_t end_bulk_copies(const uint64_t* barrier);
+}  // namespace godwit::emulation
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
@@ -98,6 +100,13 @@ struct Launch {
 };
 std::vector<Launch> waiting;
 
+// Of the block that runs.
+struct BulkCopy {
+  const uint64_t* barrier;
+  Fibers::Copy copy;
+};
+std::vector<BulkCopy> bulk_copies;
+
 Fibers::Shape enter_cluster(const Launch& launch, unsigned index) {
   blockDim = launch.config.blockDim;
   gridDim = launch.config.gridDim;
@@ -120,6 +129,7 @@ void run_first_waiting() {
     const auto seen = launch.seen.find(index);
     fibers.run(enter_cluster(launch, index), reversed(), launch.thread,
                seen == launch.seen.end() || seen->second.empty() ? nullptr : &seen->second);
+    if (!bulk_copies.empty()) fail("a block ended with %zu bulk copies under way", bulk_copies.size());
   }
 }
 
@@ -134,9 +144,11 @@ void run_grid(const cudaLaunchConfig_t& config, unsigned cluster, const std::fun
   if (waiting.size() == kMostWaiting) run_first_waiting();
   Launch launch{config, cluster, thread, {}, false};
   const unsigned clusters = config.gridDim.x / cluster;
-  for (const unsigned index : {0u, clusters / 2, clusters - 1})
+  for (const unsigned index : {0u, clusters / 2, clusters - 1}) {
     launch.lets_next |=
         fibers.look_ahead(enter_cluster(launch, index), reversed(), thread, launch.seen[index]);
+    bulk_copies.clear();
+  }
   waiting.push_back(std::move(launch));
 }
 
@@ -275,13 +287,16 @@ namespace {
 
 // Until it is waited for, what lies at either end is nobody's: the target is poisoned at once, so a stage
 // that others still read is not refilled unseen, and the source must be then what it is now.
-void start_copy(void* to, const void* from, bool present, size_t bytes) {
+emulation::Fibers::Copy begun_copy(void* to, const void* from, bool present, size_t bytes) {
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) % bytes != 0)
     emulation::fail("an asynchronous copy of %zu bytes is not aligned to them", bytes);
   emulation::Fibers::Copy copy{to, from, present, false, bytes, {}};
   if (present) std::memcpy(copy.source, from, bytes);
   std::memset(to, 0xff, bytes);
-  fibers.add_copy(copy);
+  return copy;
+}
+void start_copy(void* to, const void* from, bool present, size_t bytes) {
+  fibers.add_copy(begun_copy(to, from, present, bytes));
 }
 void end_copy(const emulation::Fibers::Copy& copy) {
   if (!copy.present) {
@@ -300,6 +315,15 @@ void copy_async(void* to, const void* from, bool present) {
 }
 void copy_word_async(void* to, const void* from) {
   start_copy(to, from, true, 4);
+}
+void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  if (bytes % 16 != 0) emulation::fail("a bulk copy of %zu bytes is no multiple of 16", size_t{bytes});
+  for (uint32_t i = 0; i < bytes; i += 16) {
+    const auto copy = begun_copy(static_cast<unsigned char*>(to) + i,
+                                 static_cast<const unsigned char*>(from) + i, true, 16);
+    fibers.see(copy);
+    emulation::bulk_copies.push_back({barrier, copy});
+  }
 }
 // An empty group counts too.
 void commit_copies() {
@@ -323,6 +347,18 @@ void wait_copies_but(int pending) {
 }
 
 }  // namespace godwit::sm90
+
+// Bytes that come; they have now.
+size_t godwit::emulation::end_bulk_copies(const uint64_t* barrier) {
+  size_t bytes = 0;
+  std::erase_if(bulk_copies, [&](const BulkCopy& bulk) {
+    if (bulk.barrier != barrier) return false;
+    sm90::end_copy(bulk.copy);
+    bytes += bulk.copy.bytes;
+    return true;
+  });
+  return bytes;
+}
 
 using namespace godwit::emulation;
 

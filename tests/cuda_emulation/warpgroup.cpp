@@ -6,8 +6,10 @@
 #include "tensor/dtype.h"
 
 namespace godwit::emulation {
-extern Fibers fibers;  // runtime.cpp
+// runtime.cpp
+extern Fibers fibers;
 void* shared_of(const void* own, unsigned block);
+size_t end_bulk_copies(const uint64_t* barrier);
 }  // namespace godwit::emulation
 
 namespace godwit::sm90 {
@@ -93,7 +95,11 @@ void mbarrier_arrive_copies(uint64_t* barrier) {
 void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
   // The phase of a parity has ended when the one that runs has the other; one that never ran has ended for
   // parity 1.
-  emulation::fibers.wait_until([barrier, parity] { return (load(barrier).phase & 1) != parity; });
+  emulation::fibers.wait_until([barrier, parity] {
+    if (const size_t bytes = emulation::end_bulk_copies(barrier); bytes > 0)
+      change(barrier, 0, -static_cast<int64_t>(bytes));
+    return (load(barrier).phase & 1) != parity;
+  });
 }
 
 uint32_t block_of_cluster() {

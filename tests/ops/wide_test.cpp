@@ -117,7 +117,8 @@ Weight exact_or_random(Side& s, uint64_t seed, int64_t out, int64_t in, DType dt
 
 // The shared expert is as wide as a routed one, or not; all experts are held, or some; rows of every tile.
 TEST_P(Backends, MoeOfWholeBlocks) {
-  constexpr ExpertShape kShapes[] = {{12, 4, 512, 128, 1024, 3, 1}, {20, 8, 128, 256, 256, 7, 3}};
+  constexpr ExpertShape kShapes[] = {
+      {12, 4, 512, 128, 1024, 3, 1}, {20, 8, 128, 256, 256, 7, 3}, {3, 2, 640, 128, 128, 1, 1}};
   constexpr float kLimit = 2;
   for (const DType dtype : {DType::bf16, DType::f8_e4m3}) {
     for (const ExpertShape shape : kShapes) {

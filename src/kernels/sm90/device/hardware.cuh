@@ -46,6 +46,10 @@ __device__ inline void named_barrier() {
   asm volatile("bar.sync %0, %1;" ::"n"(kId), "n"(kThreads) : "memory");
 }
 
+// Brings a line into L2.
+__device__ inline void prefetch(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
+}
 // 16 bytes, past L1; zeros when `present` is false, and then nothing is read.
 __device__ inline void copy_async(void* to, const void* from, bool present) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));

@@ -100,6 +100,14 @@ __device__ inline void copy_box_to(uint32_t blocks, void* to, const TensorMap* m
       : "memory");
 #endif
 }
+// Both sides and `bytes` are multiples of 16.
+__device__ inline void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(bytes), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier)))
+      : "memory");
+}
 
 // Products of a warpgroup, of operands in shared memory: rows of 128 bytes whose 16-byte pieces p of row r
 // lie at p ^ (r % 8); tiles begin at multiples of 1,024 bytes. A step of 32 bytes along the rows adds 2 to an

@@ -15,10 +15,8 @@ using skinny::X;
 template <class W, int kRowTiles>
 struct Down {
   static constexpr int kOwned = kRowTiles * kTileRows;
-  static constexpr bool kMayQuantise = sizeof(W) == 1 && kRowTiles == 1;
   const Work& a;
-  float* y;         // [T (k + 1), kOwned] by entry
-  Quantized codes;  // of the inner rows, by entry
+  float* y;  // [T (k + 1), kOwned] by entry
   int32_t first_column, owned;
   int32_t routed, all;  // groups
 
@@ -28,11 +26,6 @@ struct Down {
     routed = a.groups.count[0];
     all = routed + a.groups.count[1];
     y = a.y == nullptr ? memory : a.y + int64_t{blockIdx.x} * entries() * kOwned;
-    codes = a.inner_x.codes;
-    if (a.quantises) {
-      codes.codes = reinterpret_cast<uint8_t*>(memory + entries() * kOwned);
-      codes.scales = reinterpret_cast<float*>(codes.codes + entries() * codes.padded);
-    }
   }
   __device__ int32_t entries() const { return a.tokens * (a.chosen + 1); }
 
@@ -65,8 +58,8 @@ struct Down {
     }
     return t;
   }
-  __device__ X x(const Chunk&, int) const {
-    return {a.inner_x.data, a.inner_x.row_bytes, codes};
+  __device__ const X& x(const Chunk&, int) const {
+    return a.inner_x;
   }
   __device__ int32_t count(const Chunk& c, int row_group) const {
     return group_of(c, row_group).rows;
@@ -88,16 +81,6 @@ struct Down {
   __device__ void publish(const Chunk&, int32_t) const {}
   __device__ void wait() const {
     wait_for_previous();
-    if constexpr (kMayQuantise) {
-      if (!a.quantises) return;
-      const int groups = static_cast<int>(codes.padded / kFp8Block);
-#pragma unroll 1
-      for (int task = threadIdx.x / 32; task < entries() * groups; task += skinny::kWarps) {
-        const int entry = task / groups;
-        quantize_group(a.inner(entry), codes.padded, codes, entry, task - entry * groups);
-      }
-      __syncthreads();
-    }
   }
 
   // All threads, after all groups.
@@ -150,16 +133,8 @@ void launch_form(cudaStream_t stream, Work work) {
     bytes = ring;
   }
   if (sizeof(W) == 1) {
-    // Of one row's experts every CTA makes the codes; of more, a launch of its own.
-    const int64_t columns = work.inner_x.codes.padded;
-    const size_t with_codes = bytes + static_cast<size_t>(entries * (columns + columns / 32));
-    work.quantises = Down<W, kRowTiles>::kMayQuantise && work.y == nullptr && with_codes <= kRoom;
-    if (work.quantises) {
-      bytes = with_codes;
-    } else {
-      const View inner{work.inner.data, DType::f32, entries, columns, work.inner.stride};
-      quantize(stream, inner, work.inner_x.codes, nullptr);
-    }
+    const View inner{work.inner.data, DType::f32, entries, work.inner_x.codes.padded, work.inner.stride};
+    quantize(stream, inner, work.inner_x.codes, nullptr);
   }
   launch_dependent(stream, "experts", blocks_for(work.columns, kOwned), skinny::kThreads, bytes,
                    down_kernel<W, kRowTiles, kTiles>, work);
@@ -169,8 +144,12 @@ void launch_form(cudaStream_t stream, Work work) {
 
 template <class W>
 void launch_down(cudaStream_t stream, const Work& work) {
-  if (work.tokens <= kNarrowRows) return launch_form<W, 1, 1>(stream, work);
-  launch_form<W, 2, 4>(stream, work);
+  if (work.tokens > kNarrowRows) return launch_form<W, 2, 4>(stream, work);
+  if constexpr (sizeof(W) == 1) {
+    launch_down_few(stream, work);
+  } else {
+    launch_form<W, 1, 1>(stream, work);
+  }
 }
 template void launch_down<f8_e4m3>(cudaStream_t stream, const Work& work);
 template void launch_down<bf16>(cudaStream_t stream, const Work& work);

@@ -198,7 +198,7 @@ void grouped_experts(cudaStream_t stream, const kernels::Experts& a, const kerne
   w.inner_x = skinny::x_of({scratch.inner, DType::f32, 0, 0, scratch.inner_stride}, scratch.inner_codes);
   const auto blocks = [&](int64_t in) { return in * size_of(a.dtype) / skinny::kBlockBytes; };
   const auto width = [&](int64_t inner) {
-    return Width{static_cast<int32_t>(inner), skinny::split_of(blocks(inner))};
+    return Width{static_cast<int32_t>(inner), {0, static_cast<int32_t>(blocks(inner))}};
   };
   w.columns = static_cast<int32_t>(a.x.cols);
   w.routed = width(scratch.inner_width);

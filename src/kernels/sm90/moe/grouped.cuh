@@ -9,7 +9,7 @@ namespace godwit::sm90 {
 // Of experts of one width: the routed ones, or the shared one.
 struct Width {
   int32_t inner;       // I
-  skinny::Split down;  // of I among warps
+  skinny::Split down;  // of I: a warp's own
 };
 
 struct Work {
@@ -22,8 +22,7 @@ struct Work {
   skinny::Split up;  // of D among warps
   float limit;
   // The second product: what a row of the output is made of.
-  float* y;        // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
-  bool quantises;  // every CTA makes the codes of its inner rows, in shared memory behind y
+  float* y;  // [CTAs][T (k + 1), columns of a CTA] f32, or null: it lies in shared memory
   Rows<const int32_t> ids;
   Rows<const float> weights;
   int32_t first_expert, held, chosen, tokens;
@@ -54,5 +53,7 @@ inline void allow_shared(Kernel kernel) {
 // The second product, of weights W.
 template <class W>
 void launch_down(cudaStream_t stream, const Work& work);
+// Of e4m3 and up to kNarrowRows rows.
+void launch_down_few(cudaStream_t stream, Work work);
 
 }  // namespace godwit::sm90

@@ -30,6 +30,8 @@ void named_barrier() {
   emulation::wait_for_threads(kId, kThreads);
 }
 
+inline void prefetch(const void*) {}
+
 // Copies arrive as late as they may: when they are waited for.
 void copy_async(void* to, const void* from, bool present);
 inline void copy_async(void* to, const void* from) {
