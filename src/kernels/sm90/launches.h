@@ -155,7 +155,7 @@ struct GroupedScratch {
 };
 int64_t group_bytes(int64_t rows, int64_t chosen);
 bool fits_grouped(const kernels::Experts& a, int64_t inner);
-// Of few rows: route(), the groups of grouped_experts() and the codes of x in one launch. False: nothing
+// route(), the groups of grouped_experts() and the codes of x; of few rows in one launch. False: nothing
 // done.
 bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels::Experts& experts,
                      const kernels::Ffn* shared, const GroupedScratch& scratch, int multiprocessors);

@@ -5,14 +5,17 @@
 namespace godwit::sm90 {
 namespace {
 
-__global__ void __launch_bounds__(32) choose_kernel(Chooser a) {
+// A row a block. Its warps meet for the logits, one chooses.
+constexpr int kChooseThreads = 128;
+
+__global__ void __launch_bounds__(kChooseThreads) choose_kernel(Chooser a) {
   begin_dependent();
   const auto t = static_cast<int32_t>(blockIdx.x);
-  const Candidates row = candidates_at(dynamic_shared<uint32_t>(), a.experts, 0);
-#pragma unroll 2
-  for (int32_t e = threadIdx.x; e < a.experts; e += 32) enter(a, t, e, row);
-  __syncwarp();
-  choose(a, t, row);
+  const Candidates row = candidates_at(dynamic_shared<uint32_t>(), a.experts, a.chosen, 0);
+#pragma unroll 4
+  for (int32_t e = threadIdx.x; e < a.experts; e += kChooseThreads) enter(a.logits(t)[e], a.bias[e], e, row);
+  __syncthreads();
+  if (threadIdx.x < 32) choose(a, t, row);
 }
 
 constexpr int kPlanThreads = 1024;
@@ -25,7 +28,8 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
 }  // namespace
 
 void choose_experts(cudaStream_t stream, const Chooser& a, int64_t rows) {
-  launch_dependent(stream, "route", blocks_for(rows, 1), 32, candidate_bytes(a.experts), choose_kernel, a);
+  launch_dependent(stream, "route", blocks_for(rows, 1), kChooseThreads, candidate_bytes(a.experts, a.chosen),
+                   choose_kernel, a);
 }
 
 void plan_groups(cudaStream_t stream, const Choice& a) {

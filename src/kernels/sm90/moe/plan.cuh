@@ -37,16 +37,17 @@ __device__ inline Group group_of(const kernels::ExpertWeights& e, int expert, in
 }
 
 // By a block of at least as many threads as there are choices (T k <= kFewChoices): every choice counts those
-// before it. Shared memory: kFewChoices words.
+// before it. Shared memory: kFewChoices words. chosen_by(row, choice): an expert of the model.
 constexpr int kFewChoices = 128;
 
-__device__ inline void plan_few(const Choice& a, int32_t* key) {
+template <class ChosenBy>
+__device__ inline void plan_few(const Choice& a, int32_t* key, ChosenBy chosen_by) {
   const int i = static_cast<int>(threadIdx.x), entries = a.rows * a.chosen;
   int32_t e = -1;
   uint32_t t = 0;
   if (i < entries) {
     t = static_cast<uint32_t>(i) / static_cast<uint32_t>(a.chosen);
-    e = a.ids(t)[i - static_cast<int>(t) * a.chosen] - a.first;
+    e = chosen_by(static_cast<int>(t), i - static_cast<int>(t) * a.chosen) - a.first;
     if (e >= a.held) e = -1;
     key[i] = e;
   }

@@ -1,6 +1,5 @@
-// The router (glm5_next spec §11.2): logits in f32, eight experts a block, and for few rows all that follows
-// from them in the same launch: the block that ends last chooses and groups, while blocks beside the logits
-// quantise the rows.
+// The router (glm5_next spec §11.2): logits in f32, four experts a block, while blocks beside them quantise
+// the rows; for few rows all that follows from the logits too: the block that ends last chooses and groups.
 #include <algorithm>
 
 #include "kernels/sm90/linear/quantize.cuh"
@@ -11,12 +10,12 @@ namespace godwit::sm90 {
 namespace {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kExperts = 8;  // of a block; its warps share the columns
+constexpr int kExperts = 4;  // of a block; its warps share the columns
 constexpr int kPieces = 2;   // 8 columns of a lane each
 constexpr int kSlice = kPieces * 8 * 32;
 constexpr int64_t kMostColumns = kWarps * kSlice;
-constexpr int kMostRows = 16;  // of a block
-constexpr int64_t kFewRows = 16;
+constexpr int kMostRows = 16;         // of a block
+constexpr int64_t kFewRows = 8;       // whose choices are made by one block
 constexpr int64_t kFewExperts = 512;  // whose candidates lie in shared memory for so many rows
 
 template <class X>
@@ -28,7 +27,6 @@ struct Router {
   int32_t expert_blocks, rows_of_block, logit_blocks;
   Rows<float> logits;  // [T, E]
   // Of few rows:
-  bool finishes;
   int32_t* ended;  // blocks that have written their logits; 0 between launches
   Quantized codes;
   Chooser chooser;
@@ -38,33 +36,41 @@ struct Router {
 struct Eight {
   float4 first, last;
 };
-__device__ inline Eight load_eight(const float* x) {
-  return {*reinterpret_cast<const float4*>(x), *reinterpret_cast<const float4*>(x + 4)};
+// The same as it lies in memory.
+template <class X>
+struct Raw;
+template <>
+struct Raw<float> {
+  float4 first, last;
+};
+template <>
+struct Raw<bf16> {
+  uint4 all;
+};
+__device__ inline Eight eight_of(const Raw<float>& v) {
+  return {v.first, v.last};
 }
-__device__ inline Eight load_eight(const bf16* x) {
-  const uint4 v = *reinterpret_cast<const uint4*>(x);
-  return {{low_half(v.x), high_half(v.x), low_half(v.y), high_half(v.y)},
-          {low_half(v.z), high_half(v.z), low_half(v.w), high_half(v.w)}};
+__device__ inline Eight eight_of(const Raw<bf16>& v) {
+  return {{low_half(v.all.x), high_half(v.all.x), low_half(v.all.y), high_half(v.all.y)},
+          {low_half(v.all.z), high_half(v.all.z), low_half(v.all.w), high_half(v.all.w)}};
 }
 
-// Sums of eight values over the warp: lane l gets that of value l / 4.
-__device__ inline float sum_of_eight(const float (&v)[kExperts]) {
+// Sums of kCount values over the warp: lane l gets that of value l kCount / 32.
+template <int kCount>
+__device__ inline float sum_of_each(float (&v)[kCount]) {
   const int lane = threadIdx.x % 32;
-  float four[4], two[2];
+  int offset = 16;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const bool high = (lane & 16) != 0;
-    four[i] = (high ? v[i + 4] : v[i]) + __shfl_xor_sync(0xffffffffu, high ? v[i] : v[i + 4], 16);
+  for (int count = kCount / 2; count > 0; count /= 2, offset /= 2) {
+    const bool high = (lane & offset) != 0;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      v[i] = (high ? v[i + count] : v[i]) + __shfl_xor_sync(0xffffffffu, high ? v[i] : v[i + count], offset);
+    }
   }
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const bool high = (lane & 8) != 0;
-    two[i] = (high ? four[i + 2] : four[i]) + __shfl_xor_sync(0xffffffffu, high ? four[i] : four[i + 2], 8);
-  }
-  const bool high = (lane & 4) != 0;
-  float sum = (high ? two[1] : two[0]) + __shfl_xor_sync(0xffffffffu, high ? two[0] : two[1], 4);
-  sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-  return sum + __shfl_xor_sync(0xffffffffu, sum, 1);
+  for (; offset > 0; offset /= 2) v[0] += __shfl_xor_sync(0xffffffffu, v[0], offset);
+  return v[0];
 }
 
 // Warp w has columns [512 w, 512 w + 512), lane l of it 256 j + 8 l + {0 … 7}: a sum for each expert, joined
@@ -89,14 +95,22 @@ __device__ inline void write_logits(const Router<X>& a) {
     }
   }
   wait_for_previous();
+  Raw<X> next[kPieces] = {};  // asked for a row ahead
+  const auto load = [&](int32_t t) {
+#pragma unroll
+    for (int j = 0; j < kPieces; ++j) {
+      if (k + 256 * j < a.columns) next[j] = *reinterpret_cast<const Raw<X>*>(a.x(t) + k + 256 * j);
+    }
+  };
+  if (begin < end) load(begin);
 #pragma unroll 1
   for (int32_t t = begin; t < end; ++t) {
-    const X* x = a.x(t) + k;
+    const Raw<X> now[kPieces] = {next[0], next[1]};
+    if (t + 1 < end) load(t + 1);
     float sums[kExperts] = {};
 #pragma unroll
     for (int j = 0; j < kPieces; ++j) {
-      Eight eight{};
-      if (k + 256 * j < a.columns) eight = load_eight(x + 256 * j);
+      const Eight eight = eight_of(now[j]);
       const float4 u = eight.first, v = eight.last;
 #pragma unroll
       for (int i = 0; i < kExperts; ++i) {
@@ -111,16 +125,31 @@ __device__ inline void write_logits(const Router<X>& a) {
         sums[i] = fmaf(high_half(w[i][j].w), v.w, sum);
       }
     }
-    const float sum = sum_of_eight(sums);
-    if (lane % 4 == 0) partial[t - begin][warp][lane / 4] = sum;
+    constexpr int kLanes = 32 / kExperts;
+    const float sum = sum_of_each(sums);
+    if (lane % kLanes == 0) partial[t - begin][warp][lane / kLanes] = sum;
   }
   __syncthreads();
   const int row = static_cast<int>(threadIdx.x) / kExperts, expert = static_cast<int>(threadIdx.x) % kExperts;
   if (begin + row < end && first_expert + expert < a.chooser.experts) {
     float sum = 0;
+#pragma unroll
     for (int i = 0; i < kWarps; ++i) sum += partial[row][i][expert];
     a.logits(begin + row)[first_expert + expert] = sum;
   }
+}
+
+// The entries of the experts of a block.
+template <class X>
+__device__ inline void prefetch_experts(const Router<X>& a) {
+  constexpr int kBytes = static_cast<int>(sizeof(kernels::ExpertWeights)), kLine = 128;
+  constexpr int kLines = kBytes * kExperts / kLine + 1;
+  const int32_t first = static_cast<int32_t>(blockIdx.x) % a.expert_blocks * kExperts - a.choice.first;
+  const int32_t at = static_cast<int32_t>(threadIdx.x) * kLine;
+  if (static_cast<int>(threadIdx.x) >= kLines || first + at / kBytes < 0 ||
+      first + at / kBytes >= a.choice.held)
+    return;
+  prefetch(reinterpret_cast<const uint8_t*>(a.choice.experts + first) + at);
 }
 
 template <class X>
@@ -134,37 +163,62 @@ __device__ inline void quantize_rows(const Router<X>& a) {
   }
 }
 
-template <class X>
-__global__ void __launch_bounds__(kThreads) router_kernel(const __grid_constant__ Router<X> a) {
+// kFinishes: few rows, and all that follows from their logits.
+template <class X, bool kFinishes>
+__global__ void __launch_bounds__(kThreads, 2) router_kernel(const __grid_constant__ Router<X> a) {
   let_next_start();
   if (static_cast<int32_t>(blockIdx.x) >= a.logit_blocks) return quantize_rows(a);
-  write_logits(a);
-  if (!a.finishes) return;
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    last = atomicAdd(a.ended, 1) == a.logit_blocks - 1;
-    if (last) *a.ended = 0;
-  }
-  __syncthreads();
-  if (!last) return;
-  __threadfence();
-  auto* const memory = dynamic_shared<uint32_t>();
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if constexpr (!kFinishes) {
+    write_logits(a);
+  } else {
+    // What the last block reads, on its way while the rows are made.
+    __shared__ float bias[kFewExperts];
+    const int32_t experts = a.chooser.experts, chosen = a.chooser.chosen;
 #pragma unroll 1
-  for (int32_t t = 0; t < a.rows; ++t) {
-    const Candidates row = candidates_at(memory, a.chooser.experts, t);
+    for (int32_t e = threadIdx.x; e < experts; e += kThreads) copy_word_async(bias + e, a.chooser.bias + e);
+    commit_copies();
+    prefetch_experts(a);
+    write_logits(a);
+    wait_copies<0>();
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      last = atomicAdd(a.ended, 1) == a.logit_blocks - 1;
+      if (last) *a.ended = 0;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    auto* const memory = dynamic_shared<uint32_t>();
+    const auto row_at = [&](int32_t t) { return candidates_at(memory + kFewChoices, experts, chosen, t); };
+    constexpr int kAtOnce = 4;
 #pragma unroll 1
-    for (int32_t e = threadIdx.x; e < a.chooser.experts; e += kThreads) enter(a.chooser, t, e, row);
-  }
-  __syncthreads();
+    for (int32_t first = threadIdx.x; first < a.rows * experts; first += kAtOnce * kThreads) {
+      float logit[kAtOnce];
+      int32_t row[kAtOnce], expert[kAtOnce];
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int32_t at = min(first + i * kThreads, a.rows * experts - 1);
+        row[i] = a.rows == 1
+                     ? 0
+                     : static_cast<int32_t>(static_cast<uint32_t>(at) / static_cast<uint32_t>(experts));
+        expert[i] = at - row[i] * experts;
+        logit[i] = __ldcg(a.logits(row[i]) + expert[i]);
+      }
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        if (first + i * kThreads >= a.rows * experts) break;
+        enter(logit[i], bias[expert[i]], expert[i], row_at(row[i]));
+      }
+    }
+    __syncthreads();
 #pragma unroll 1
-  for (int32_t t = warp; t < a.rows; t += kWarps) {
-    choose(a.chooser, t, candidates_at(memory, a.chooser.experts, t));
+    for (int32_t t = threadIdx.x / 32; t < a.rows; t += kWarps) choose(a.chooser, t, row_at(t));
+    __syncthreads();
+    plan_few(a.choice, reinterpret_cast<int32_t*>(memory),
+             [&](int32_t t, int32_t i) { return row_at(t).chosen[i]; });
   }
-  __syncthreads();
-  plan_few(a.choice, reinterpret_cast<int32_t*>(memory));
 }
 
 template <class X>
@@ -180,24 +234,28 @@ Router<X> router_of(const kernels::Route& a) {
   return r;
 }
 
+// Of a launch that finishes.
+constexpr size_t shared_bytes(int64_t rows, int64_t experts, int64_t chosen) {
+  return kFewChoices * sizeof(int32_t) + static_cast<size_t>(rows) * candidate_bytes(experts, chosen);
+}
+
 // `quantized`: blocks beside those of the logits.
 template <class X>
-void launch(cudaStream_t stream, Router<X> r, int multiprocessors, int64_t quantized) {
+void launch(cudaStream_t stream, Router<X> r, int multiprocessors, bool finishes, int64_t quantized) {
   static const bool sized = [] {
-    check(cudaFuncSetAttribute(router_kernel<X>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               static_cast<int>(kFewRows * candidate_bytes(kFewExperts))),
+    check(cudaFuncSetAttribute(router_kernel<X, true>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared_bytes(kFewRows, kFewExperts, kFewChoices / kFewRows))),
           "route");
     return true;
   }();
   static_cast<void>(sized);
   r.expert_blocks = (r.chooser.experts + kExperts - 1) / kExperts;
-  const int32_t row_blocks = std::clamp(multiprocessors / r.expert_blocks, 1, std::max(r.rows, 1));
+  const int32_t row_blocks = std::clamp(2 * multiprocessors / r.expert_blocks, 1, std::max(r.rows, 1));
   r.rows_of_block = std::min(kMostRows, (r.rows + row_blocks - 1) / row_blocks);
   r.logit_blocks = r.expert_blocks * ((r.rows + r.rows_of_block - 1) / r.rows_of_block);
-  const size_t candidates = static_cast<size_t>(r.rows) * candidate_bytes(r.chooser.experts);
-  const size_t shared = r.finishes ? std::max(candidates, kFewChoices * sizeof(int32_t)) : 0;
-  launch_dependent(stream, "route", blocks_for(r.logit_blocks + quantized, 1), kThreads, shared,
-                   router_kernel<X>, r);
+  launch_dependent(stream, "route", blocks_for(r.logit_blocks + quantized, 1), kThreads,
+                   finishes ? shared_bytes(r.rows, r.chooser.experts, r.chooser.chosen) : 0,
+                   finishes ? router_kernel<X, true> : router_kernel<X, false>, r);
 }
 
 }  // namespace
@@ -218,9 +276,9 @@ bool fits_router(const kernels::Route& a) {
 void route(cudaStream_t stream, const kernels::Route& a, int multiprocessors) {
   if (a.x.rows == 0) return;
   if (a.x.dtype == DType::bf16) {
-    launch(stream, router_of<bf16>(a), multiprocessors, 0);
+    launch(stream, router_of<bf16>(a), multiprocessors, false, 0);
   } else {
-    launch(stream, router_of<float>(a), multiprocessors, 0);
+    launch(stream, router_of<float>(a), multiprocessors, false, 0);
   }
   choose_experts(stream, chooser_of(a), a.x.rows);
 }
@@ -231,23 +289,26 @@ void choose(cudaStream_t stream, const kernels::Route& a) {
 
 bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels::Experts& experts,
                      const kernels::Ffn* shared, const GroupedScratch& scratch, int multiprocessors) {
-  if (!fits_router(a) || a.x.rows > kFewRows || a.w.out() > kFewExperts) return false;
-  if (a.x.rows * a.ids.cols > kFewChoices) return false;
+  if (!fits_router(a)) return false;
+  const bool few = a.x.rows <= kFewRows && a.w.out() <= kFewExperts && a.x.rows * a.ids.cols <= kFewChoices;
+  const Choice choice = choice_of(experts, shared, scratch);
   int64_t quantized = 0;
   if (experts.dtype == DType::f8_e4m3)
     quantized = (a.x.rows * (scratch.x.padded / kFp8Block) + kWarps - 1) / kWarps;
-  const auto finish = [&](auto r) {
-    r.finishes = true;
+  const auto start = [&](auto r) {
     r.ended = scratch.ended;
-    r.choice = choice_of(experts, shared, scratch);
+    r.choice = choice;
     if (quantized > 0) r.codes = scratch.x;
-    launch(stream, r, multiprocessors, quantized);
+    launch(stream, r, multiprocessors, few, quantized);
   };
   if (a.x.dtype == DType::bf16) {
-    finish(router_of<bf16>(a));
+    start(router_of<bf16>(a));
   } else {
-    finish(router_of<float>(a));
+    start(router_of<float>(a));
   }
+  if (few) return true;
+  choose_experts(stream, chooser_of(a), a.x.rows);
+  plan_groups(stream, choice);
   return true;
 }
 
