@@ -77,7 +77,9 @@ struct Down {
       y[a.groups.entry[group.first + column] * kOwned + row] = sum(row, column);
     }
   }
-  __device__ int32_t claim() const { return 0; }
+  __device__ int32_t claim() const {
+    return 0;
+  }
   __device__ void publish(const Chunk&, int32_t) const {}
   __device__ void wait() const {
     wait_for_previous();

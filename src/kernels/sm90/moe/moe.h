@@ -8,6 +8,8 @@ namespace godwit::sm90 {
 
 Chooser chooser_of(const kernels::Route& a);
 void choose_experts(cudaStream_t stream, const Chooser& a, int64_t rows);
+// The same and plan_groups() in one launch; `ended`: a counter, 0 between launches.
+void choose_groups(cudaStream_t stream, const Chooser& a, const Choice& choice, int32_t* ended);
 void plan_groups(cudaStream_t stream, const Choice& a);
 
 // Where a layer's groups lie in `scratch`, and what they are made of.

@@ -1,4 +1,6 @@
-// The router's choice and the groups of experts, each in a launch of its own: for steps of many rows.
+// The router's choice and the groups of experts, for steps of more rows than the router's launch chooses for.
+#include <algorithm>
+
 #include "kernels/sm90/moe/choose.cuh"
 #include "kernels/sm90/moe/plan.cuh"
 
@@ -8,14 +10,38 @@ namespace {
 // A row a block. Its warps meet for the logits, one chooses.
 constexpr int kChooseThreads = 128;
 
-__global__ void __launch_bounds__(kChooseThreads) choose_kernel(Chooser a) {
-  begin_dependent();
+// kPlans: the block that ends last sorts what all have chosen into groups.
+template <bool kPlans>
+__global__ void __launch_bounds__(kChooseThreads)
+    choose_kernel(const __grid_constant__ Chooser a, const __grid_constant__ Choice choice, int32_t* ended) {
+  let_next_start();
+  if constexpr (kPlans) {
+    const int64_t at = (int64_t{blockIdx.x} * kChooseThreads + threadIdx.x) * 128;
+    if (at < choice.held * int64_t{sizeof(kernels::ExpertWeights)}) {
+      prefetch(reinterpret_cast<const uint8_t*>(choice.experts) + at);
+    }
+  }
+  wait_for_previous();
   const auto t = static_cast<int32_t>(blockIdx.x);
-  const Candidates row = candidates_at(dynamic_shared<uint32_t>(), a.experts, a.chosen, 0);
+  auto* const memory = dynamic_shared<uint32_t>();
+  const Candidates row = candidates_at(memory, a.experts, a.chosen, 0);
 #pragma unroll 4
   for (int32_t e = threadIdx.x; e < a.experts; e += kChooseThreads) enter(a.logits(t)[e], a.bias[e], e, row);
   __syncthreads();
   if (threadIdx.x < 32) choose(a, t, row);
+  if constexpr (kPlans) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      last = atomicAdd(ended, 1) == static_cast<int32_t>(gridDim.x) - 1;
+      if (last) *ended = 0;
+    }
+    __syncthreads();
+    if (!last) return;
+    __threadfence();
+    plan<kChooseThreads>(choice, reinterpret_cast<int32_t*>(memory));
+  }
 }
 
 constexpr int kPlanThreads = 1024;
@@ -29,7 +55,13 @@ __global__ void __launch_bounds__(kPlanThreads) plan_kernel(const __grid_constan
 
 void choose_experts(cudaStream_t stream, const Chooser& a, int64_t rows) {
   launch_dependent(stream, "route", blocks_for(rows, 1), kChooseThreads, candidate_bytes(a.experts, a.chosen),
-                   choose_kernel, a);
+                   choose_kernel<false>, a, Choice{}, nullptr);
+}
+
+void choose_groups(cudaStream_t stream, const Chooser& a, const Choice& choice, int32_t* ended) {
+  const size_t shared = std::max(candidate_bytes(a.experts, a.chosen), plan_bytes(choice.held));
+  launch_dependent(stream, "route", blocks_for(choice.rows, 1), kChooseThreads, shared, choose_kernel<true>,
+                   a, choice, ended);
 }
 
 void plan_groups(cudaStream_t stream, const Choice& a) {

@@ -113,7 +113,7 @@ __device__ void plan(const Choice& a, int32_t* memory) {
       for (int k = 0; k < kAtOnce; ++k) {
         const int i = first + k * kThreads;
         const uint32_t t = static_cast<uint32_t>(i) / chosen;
-        expert[k] = i < entries ? a.ids(t)[static_cast<uint32_t>(i) - t * chosen] - a.first : -1;
+        expert[k] = i < entries ? __ldcg(a.ids(t) + (static_cast<uint32_t>(i) - t * chosen)) - a.first : -1;
       }
 #pragma unroll
       for (int k = 0; k < kAtOnce; ++k) {

@@ -307,8 +307,7 @@ bool route_to_groups(cudaStream_t stream, const kernels::Route& a, const kernels
     start(router_of<float>(a));
   }
   if (few) return true;
-  choose_experts(stream, chooser_of(a), a.x.rows);
-  plan_groups(stream, choice);
+  choose_groups(stream, chooser_of(a), choice, scratch.ended);
   return true;
 }
 
