@@ -34,7 +34,7 @@ bench: build ## Run every program of bench/ with its defaults
 
 device: deps-build ## Build with the CUDA backend (needs nvcc) into build-device/bundle, which runs on a bare GPU host
 	@cmake --preset device >/dev/null
-	@cmake --build build-device -j $(JOBS) --target godwit test_ops quantize_fp8 cuda_plain
+	@cmake --build build-device -j $(JOBS) --target godwit test_ops quantize_fp8 synthetic_checkpoint
 	@tools/bundle.sh build-device
 
 install: deps-build ## Install under PREFIX (default /usr/local), built without tests and fault points

@@ -7,7 +7,7 @@ out=$build/bundle
 rm -rf "$out"
 mkdir -p "$out/lib"
 programs=("$build/godwit" "$build/tests/ops/test_ops" "$build/tools/quantize_fp8"
-          "$build/tools/synthetic_checkpoint" "$build/bench/cuda_plain")
+          "$build/tools/synthetic_checkpoint")
 for program in "${programs[@]}"; do
   strip -o "$out/$(basename "$program")" "$program"
 done

@@ -3,7 +3,8 @@
 
 bench/targets.json names each target and, once something was measured, a ceiling that must not be crossed again.
 bench/results/step-*.json hold what `godwit bench step --out` wrote, with hardware and date; of several files the
-newest that has a case counts. Targets are of bf16 caches and of contexts that sequences have to themselves.
+newest that has a case counts; two contexts are compared within one file, which one build has measured. Targets are
+of bf16 caches and of contexts that sequences have to themselves.
 
 Prints one line a target: met, missed or not measured. Fails only for what is wrong whatever the machine: files
 that are malformed, a case whose timed logits differ from an untimed step's, or a ceiling that was crossed.
@@ -16,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def load_cases(folder):
-    """(kind, ep, batch, context, rows) -> (ms, file), newest file first; and what is wrong with the files."""
+    """(kind, ep, batch, context, rows) -> {file: ms}, newest file first; and what is wrong with the files."""
     cases, wrong = {}, []
     for path in sorted(folder.glob("step-*.json"), reverse=True):
         try:
@@ -38,7 +39,7 @@ def load_cases(folder):
                     # The mean of all layers; a draft has one, whose draw alone strays further.
                     if run["kind"] in ("decode", "verify") and expected > 20 and abs(got / expected - 1) > 0.05:
                         wrong.append(f"{path.name}: {key}: {got:.1f} distinct experts, {expected:.1f} expected")
-                    cases.setdefault(key, (step["us"] / 1e3, path.name))
+                    cases.setdefault(key, {}).setdefault(path.name, step["us"] / 1e3)
         except (KeyError, TypeError, ValueError, StopIteration) as error:
             wrong.append(f"{path.name}: {type(error).__name__}: {error}")
     return cases, wrong
@@ -50,16 +51,17 @@ def key_of(target, prefix=""):
 
 def measure(target, cases):
     """The target's quantity and where it comes from, or None."""
-    found = cases.get(key_of(target))
-    if found is None:
+    found = cases.get(key_of(target), {})
+    base = cases.get(key_of(target, "over_"), {}) if target["unit"] == "%" else found
+    source = next((name for name in found if name in base), None)
+    if source is None:
         return None
-    value, source = found
+    value = found[source]
     if target["unit"] == "ms":
         return value, source
     if target["unit"] == "tok/s":
         return target["rows"] / value * 1e3, source
-    base = cases.get(key_of(target, "over_"))  # "%": more than at a shorter context
-    return None if base is None else (100 * (value / base[0] - 1), source)
+    return 100 * (value / base[source] - 1), source  # "%": more than at a shorter context
 
 
 def main(folder, targets_file):
