@@ -88,6 +88,27 @@ TEST_P(Bf16Activations, ProductsReadThem) {
   }
 }
 
+// As many rows of weights and as much K as bring a second chunk to every CTA and every stage of its rings
+// back in use: where its warpgroups share K, and where (an odd number of blocks) each has chunks of its own.
+TEST_P(Bf16Activations, ProductsOfManyChunks) {
+#ifdef GODWIT_CUDA_EMULATED
+  constexpr Shape kMany[] = {{330, 1664}, {1400, 320}};
+  constexpr int64_t kFew[] = {1, 21};
+#else
+  constexpr Shape kMany[] = {{8700, 1664}, {37000, 320}};
+  constexpr int64_t kFew[] = {1, 9, 33, 65};
+#endif
+  for (const Shape& shape : kMany) {
+    for (const int64_t rows : kFew) {
+      Side s(backend(GetParam()));
+      const Matrix x = rounded(random_matrix(403, rows, shape.in));
+      const Matrix expected = product(s, shape, DType::bf16, s.input(x), rows);
+      const Matrix got = product(s, shape, DType::bf16, s.input(x, DType::bf16), rows);
+      expect_close(got, expected, summed(shape.in), fmt::format("{}x{}, {} rows", shape.out, shape.in, rows));
+    }
+  }
+}
+
 TEST_P(Bf16Activations, RowsOfAProductDoNotSeeEachOther) {
   for (const Shape& shape : kShapes) {
     const Matrix x = rounded(random_matrix(403, 35, shape.heads * shape.in));

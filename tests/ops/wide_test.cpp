@@ -115,62 +115,98 @@ Weight exact_or_random(Side& s, uint64_t seed, int64_t out, int64_t in, DType dt
   return dtype == DType::f8_e4m3 ? exact_weight(s, seed, out, in) : s.weight(seed, out, in, dtype);
 }
 
+// A MoE layer of so many rows against the oracle. e4m3: of rows that requantise alike, out of `candidates` a
+// row.
+void check_moe(const std::string& name, DType dtype, const ExpertShape& shape,
+               std::initializer_list<int64_t> row_counts, int64_t candidates = 8) {
+  constexpr float kLimit = 2;
+  const auto table = [&](Side& s) {
+    std::vector<kernels::ExpertWeights> all;
+    for (int32_t e = shape.first; e < shape.first + shape.held; ++e) {
+      const auto seed = static_cast<uint64_t>(200 + 10 * e);
+      all.push_back({exact_or_random(s, seed, shape.inner, shape.width, dtype),
+                     exact_or_random(s, seed + 2, shape.inner, shape.width, dtype),
+                     s.weight(seed + 4, shape.width, shape.inner, dtype)});
+    }
+    return all;
+  };
+  const auto inner_of = [&](Side& s, const Matrix& x, const Weight& gate, const Weight& up) {
+    const View in = s.input(x), gate_up = s.output(x.rows, 2 * gate.out());
+    s.ops.linear({in, gate, gate_up.col_range(0, gate.out())});
+    s.ops.linear({in, up, gate_up.col_range(gate.out(), gate.out())});
+    const View inner = s.output(x.rows, gate.out());
+    s.ops.swiglu({gate_up, kLimit, inner});
+    return s.read(inner);
+  };
+  const int64_t most = std::max(row_counts);
+  Matrix x = random_matrix(71, most, shape.width, 3);
+  if (dtype == DType::f8_e4m3) {
+    x = without_near_ties(exact_rows(71, candidates * most, shape.width), most, 128,
+                          [&](Side& s, const Matrix& some) {
+                            std::vector<Matrix> parts;
+                            for (const auto& e : table(s)) parts.push_back(inner_of(s, some, e.gate, e.up));
+                            parts.push_back(inner_of(s, some, exact_weight(s, 180, shape.shared, shape.width),
+                                                     exact_weight(s, 182, shape.shared, shape.width)));
+                            return beside(parts);
+                          });
+  }
+  for (const int64_t rows : row_counts) {
+    check_row_op(
+        name, rows,
+        [&](Side& s, const Rows& r) {
+          const kernels::Moe a =
+              moe_of(s, {shape.experts, shape.chosen, shape.inner, dtype, shape.first, kLimit},
+                     s.input(pick(x, r)), s.weight(72, shape.experts, shape.width, DType::bf16),
+                     s.floats(random_matrix(73, 1, shape.experts, 0.3f).v), table(s),
+                     {exact_or_random(s, 180, shape.shared, shape.width, dtype),
+                      exact_or_random(s, 182, shape.shared, shape.width, dtype),
+                      s.weight(184, shape.width, shape.shared, dtype)});
+          s.ops.moe(a);
+          return s.read(a.out);
+        },
+        kF32, fmt::format("{} {} experts {}x{}", name_of(dtype), shape.experts, shape.inner, shape.width));
+  }
+}
+
 // The shared expert is as wide as a routed one, or not; all experts are held, or some; rows of every tile.
 TEST_P(Backends, MoeOfWholeBlocks) {
   constexpr ExpertShape kShapes[] = {
       {12, 4, 512, 128, 1024, 3, 1}, {20, 8, 128, 256, 256, 7, 3}, {3, 2, 640, 128, 128, 1, 1}};
-  constexpr float kLimit = 2;
   for (const DType dtype : {DType::bf16, DType::f8_e4m3}) {
-    for (const ExpertShape shape : kShapes) {
-      const auto table = [&](Side& s) {
-        std::vector<kernels::ExpertWeights> all;
-        for (int32_t e = shape.first; e < shape.first + shape.held; ++e) {
-          const auto seed = static_cast<uint64_t>(200 + 10 * e);
-          all.push_back({exact_or_random(s, seed, shape.inner, shape.width, dtype),
-                         exact_or_random(s, seed + 2, shape.inner, shape.width, dtype),
-                         s.weight(seed + 4, shape.width, shape.inner, dtype)});
-        }
-        return all;
-      };
-      const auto inner_of = [&](Side& s, const Matrix& x, const Weight& gate, const Weight& up) {
-        const View in = s.input(x), gate_up = s.output(x.rows, 2 * gate.out());
-        s.ops.linear({in, gate, gate_up.col_range(0, gate.out())});
-        s.ops.linear({in, up, gate_up.col_range(gate.out(), gate.out())});
-        const View inner = s.output(x.rows, gate.out());
-        s.ops.swiglu({gate_up, kLimit, inner});
-        return s.read(inner);
-      };
-      constexpr int64_t kMost = 40;
-      Matrix x = random_matrix(71, kMost, shape.width, 3);
-      if (dtype == DType::f8_e4m3) {
-        x = without_near_ties(
-            exact_rows(71, 8 * kMost, shape.width), kMost, 128, [&](Side& s, const Matrix& some) {
-              std::vector<Matrix> parts;
-              for (const auto& e : table(s)) parts.push_back(inner_of(s, some, e.gate, e.up));
-              parts.push_back(inner_of(s, some, exact_weight(s, 180, shape.shared, shape.width),
-                                       exact_weight(s, 182, shape.shared, shape.width)));
-              return beside(parts);
-            });
-      }
-      for (const int64_t rows : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{17}, kMost}) {
-        check_row_op(
-            GetParam(), rows,
-            [&](Side& s, const Rows& r) {
-              const kernels::Moe a =
-                  moe_of(s, {shape.experts, shape.chosen, shape.inner, dtype, shape.first, kLimit},
-                         s.input(pick(x, r)), s.weight(72, shape.experts, shape.width, DType::bf16),
-                         s.floats(random_matrix(73, 1, shape.experts, 0.3f).v), table(s),
-                         {exact_or_random(s, 180, shape.shared, shape.width, dtype),
-                          exact_or_random(s, 182, shape.shared, shape.width, dtype),
-                          s.weight(184, shape.width, shape.shared, dtype)});
-              s.ops.moe(a);
-              return s.read(a.out);
-            },
-            kF32,
-            fmt::format("{} {} experts {}x{}", name_of(dtype), shape.experts, shape.inner, shape.width));
-      }
-    }
+    for (const ExpertShape& shape : kShapes) check_moe(GetParam(), dtype, shape, {1, 2, 3, 17, 40});
   }
+}
+
+// So many pairs of gate and up rows, and turns of each, that blocks take them from a counter.
+TEST_P(Backends, MoeOfManyChunks) {
+#ifdef GODWIT_CUDA_EMULATED
+  check_moe(GetParam(), DType::bf16, {6, 4, 256, 128, 1536, 0, 6}, {9});
+#else
+  check_moe(GetParam(), DType::bf16, {72, 8, 256, 128, 1536, 0, 72}, {40});
+#endif
+}
+
+// So many choices of a row that what a block notes of 64 rows leaves no room for its weights.
+TEST_P(Backends, MoeOfManyChoices) {
+  constexpr ExpertShape kShape{40, 40, 128, 128, 128, 0, 40};
+  check_moe(GetParam(), DType::f8_e4m3, kShape, {1}, 192);
+  const auto moe = [&](const Matrix& x) {
+    Side s(backend(GetParam()));
+    std::vector<kernels::ExpertWeights> table;
+    const auto expert = [&](uint64_t seed) {
+      return kernels::ExpertWeights{s.weight(seed, kShape.inner, kShape.width, DType::f8_e4m3),
+                                    s.weight(seed + 1, kShape.inner, kShape.width, DType::f8_e4m3),
+                                    s.weight(seed + 2, kShape.width, kShape.inner, DType::f8_e4m3)};
+    };
+    for (uint64_t e = 0; e < 40; ++e) table.push_back(expert(300 + 3 * e));
+    const kernels::Moe a = moe_of(s, {kShape.experts, kShape.chosen, kShape.inner, DType::f8_e4m3},
+                                  s.input(x), s.weight(72, kShape.experts, kShape.width, DType::bf16),
+                                  s.floats(random_matrix(73, 1, kShape.experts, 0.3f).v), table, expert(290));
+    s.ops.moe(a);
+    return s.read(a.out);
+  };
+  const Matrix x = random_matrix(74, 64, kShape.width, 3), all = moe(x);
+  for (const int64_t row : {0, 63}) expect_same_bits(pick(all, {row}), moe(pick(x, {row})), "a row of 64");
 }
 
 }  // namespace

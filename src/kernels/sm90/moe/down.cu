@@ -147,11 +147,8 @@ void launch_form(cudaStream_t stream, Work work) {
 template <class W>
 void launch_down(cudaStream_t stream, const Work& work) {
   if (work.tokens > kNarrowRows) return launch_form<W, 2, 4>(stream, work);
-  if constexpr (sizeof(W) == 1) {
-    launch_down_few(stream, work);
-  } else {
-    launch_form<W, 1, 1>(stream, work);
-  }
+  if (sizeof(W) == 1 && fits_down_few(work)) return launch_down_few(stream, work);
+  launch_form<W, 1, 1>(stream, work);
 }
 template void launch_down<f8_e4m3>(cudaStream_t stream, const Work& work);
 template void launch_down<bf16>(cudaStream_t stream, const Work& work);

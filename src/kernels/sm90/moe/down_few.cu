@@ -273,6 +273,23 @@ __global__ void __launch_bounds__(kThreads, 2)
 
 }  // namespace
 
+namespace {
+// Pieces of all groups that so many rows can make.
+int64_t most_pieces(const Work& work, int64_t rows) {
+  return rows * work.chosen * pieces_of(work.routed.inner) +
+         (rows + 7) / 8 * pieces_of(work.shared_width.inner);
+}
+}  // namespace
+
+bool fits_down_few(const Work& work) {
+  constexpr int64_t kLeastStages = 2;
+  const int64_t rows = kNarrowRows, groups = most_groups(rows, work.chosen);
+  const int64_t used = most_pieces(work, rows) * int64_t{sizeof(uint64_t)} + groups * int64_t{sizeof(Tile)} +
+                       rows * work.chosen * int64_t{sizeof(Share)} +
+                       rows * (work.chosen + 1) * int64_t{sizeof(int32_t)} + 4 * 16;
+  return used + kLeastStages * kStageBytes <= static_cast<int64_t>(kHalfShared);
+}
+
 void launch_down_few(cudaStream_t stream, Work work) {
   static const bool sized = (allow_shared(down_few_kernel<true>), allow_shared(down_few_kernel<false>), true);
   static_cast<void>(sized);
@@ -280,8 +297,7 @@ void launch_down_few(cudaStream_t stream, Work work) {
   Plan plan{};
   plan.entries = static_cast<int32_t>(chosen + work.tokens);
   plan.most_groups = static_cast<int32_t>(most_groups(work.tokens, work.chosen));
-  plan.most_pieces =
-      plan.most_groups * std::max(pieces_of(work.routed.inner), pieces_of(work.shared_width.inner));
+  plan.most_pieces = static_cast<int32_t>(most_pieces(work, work.tokens));
   const auto padded = static_cast<int32_t>(work.inner_x.codes.padded);
   const bool quantises = work.tokens <= kQuantisedRows && plan.entries * padded <= int32_t{24 << 10};
   if (!quantises) {

@@ -211,6 +211,7 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
 #pragma unroll 1
       for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
         mbarrier_wait(&s.full[at.stage], at.parity);
+        __syncwarp();  // a lane that lags could not tell which phase has ended
         release(s, at.stage);
       }
       continue;
