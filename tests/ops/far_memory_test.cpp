@@ -115,7 +115,7 @@ TEST_P(EveryBackend, LinearRowsBeyond32Bits) {
 // The same of the rows of x and of the output in the form of decode rows.
 TEST_P(EveryBackend, LinearRowsOfWholeBlocksBeyond32Bits) {
   Side s(backend(GetParam()));
-  constexpr int64_t kStride = (int64_t{1} << 29) + 1024, kRows = 9, kOut = 40, kIn = 256;
+  constexpr int64_t kStride = (int64_t{1} << 28) + 1024, kRows = 18, kOut = 40, kIn = 256;
   const kernels::Dims real{.hidden = 4096, .kda_heads = 16, .kda_key = 128};
   for (const DType x_type : {DType::f32, DType::bf16}) {
     if (x_type == DType::bf16 && backend(GetParam()).activations(real) != DType::bf16) continue;

@@ -50,6 +50,7 @@ __device__ inline void named_barrier() {
 __device__ inline void prefetch(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
+
 // 16 bytes, past L1; zeros when `present` is false, and then nothing is read.
 __device__ inline void copy_async(void* to, const void* from, bool present) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -111,6 +112,7 @@ __device__ inline void mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t 
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
 // Four 8 x 8 tiles of 16-bit values; lane i names row i % 8 of tile i / 8.
 __device__ inline void load_tiles(uint32_t (&r)[4], const void* row) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));

@@ -271,69 +271,72 @@ __global__ void __launch_bounds__(kThreads, 2)
   combine(a, shares, y);
 }
 
-}  // namespace
+// Shared memory behind the ring, laid out piece by piece.
+struct Room {
+  int64_t used = 0;
+  int32_t take(int64_t bytes) {
+    const int64_t at = used;
+    used += (bytes + 15) / 16 * 16;
+    return static_cast<int32_t>(at);
+  }
+  // What fits before it and `more` bytes.
+  int32_t stages(int64_t more = 0) const {
+    return static_cast<int32_t>((static_cast<int64_t>(kHalfShared) - used - more) / kStageBytes);
+  }
+};
 
-namespace {
-// Pieces of all groups that so many rows can make.
-int64_t most_pieces(const Work& work, int64_t rows) {
-  return rows * work.chosen * pieces_of(work.routed.inner) +
-         (rows + 7) / 8 * pieces_of(work.shared_width.inner);
+// What a launch over so many rows notes of them.
+Plan notes_of(const Work& work, int64_t rows, Room& room) {
+  const int64_t chosen = rows * work.chosen;
+  Plan plan{};
+  plan.entries = static_cast<int32_t>(chosen + rows);
+  plan.most_groups = static_cast<int32_t>(most_groups(rows, work.chosen));
+  plan.most_pieces = static_cast<int32_t>(chosen * pieces_of(work.routed.inner) +
+                                          (rows + 7) / 8 * pieces_of(work.shared_width.inner));
+  plan.full = room.take(plan.most_pieces * int64_t{sizeof(uint64_t)});
+  plan.tiles = room.take(plan.most_groups * int64_t{sizeof(Tile)});
+  plan.shares = room.take(chosen * int64_t{sizeof(Share)});
+  plan.entry_of = room.take(plan.entries * int64_t{sizeof(int32_t)});
+  return plan;
 }
+
 }  // namespace
 
 bool fits_down_few(const Work& work) {
-  constexpr int64_t kLeastStages = 2;
-  const int64_t rows = kNarrowRows, groups = most_groups(rows, work.chosen);
-  const int64_t used = most_pieces(work, rows) * int64_t{sizeof(uint64_t)} + groups * int64_t{sizeof(Tile)} +
-                       rows * work.chosen * int64_t{sizeof(Share)} +
-                       rows * (work.chosen + 1) * int64_t{sizeof(int32_t)} + 4 * 16;
-  return used + kLeastStages * kStageBytes <= static_cast<int64_t>(kHalfShared);
+  constexpr int32_t kLeastStages = 2;
+  Room room;
+  notes_of(work, kNarrowRows, room);
+  return room.stages() >= kLeastStages;
 }
 
 void launch_down_few(cudaStream_t stream, Work work) {
   static const bool sized = (allow_shared(down_few_kernel<true>), allow_shared(down_few_kernel<false>), true);
   static_cast<void>(sized);
-  const int64_t chosen = work.tokens * work.chosen;
-  Plan plan{};
-  plan.entries = static_cast<int32_t>(chosen + work.tokens);
-  plan.most_groups = static_cast<int32_t>(most_groups(work.tokens, work.chosen));
-  plan.most_pieces = static_cast<int32_t>(most_pieces(work, work.tokens));
+  Room room;
+  Plan plan = notes_of(work, work.tokens, room);
   const auto padded = static_cast<int32_t>(work.inner_x.codes.padded);
   const bool quantises = work.tokens <= kQuantisedRows && plan.entries * padded <= int32_t{24 << 10};
   if (!quantises) {
     const View inner{work.inner.data, DType::f32, plan.entries, padded, work.inner.stride};
     quantize(stream, inner, work.inner_x.codes, nullptr);
   }
-  // Behind the ring; the sums lie in memory if they would leave it few stages.
-  int32_t used = 0;
-  const auto take = [&used](int64_t bytes) {
-    const int32_t at = used;
-    used += static_cast<int32_t>((bytes + 15) / 16 * 16);
-    return at;
-  };
-  plan.full = take(plan.most_pieces * int64_t{sizeof(uint64_t)});
-  plan.tiles = take(plan.most_groups * int64_t{sizeof(Tile)});
-  plan.shares = take(chosen * int64_t{sizeof(Share)});
-  plan.entry_of = take(plan.entries * int64_t{sizeof(int32_t)});
   if (quantises) {
-    plan.codes = take(plan.entries * padded);
-    plan.scales = take(plan.entries * (padded / kBlock) * int64_t{sizeof(float)});
+    plan.codes = room.take(plan.entries * padded);
+    plan.scales = room.take(plan.entries * (padded / kBlock) * int64_t{sizeof(float)});
   }
+  // The sums lie in memory if they would leave the ring few stages.
   const int64_t sums = plan.entries * int64_t{kOwned * sizeof(float)};
-  const auto fit = [&](int64_t more) {
-    return static_cast<int32_t>((static_cast<int64_t>(kHalfShared) - used - more) / kStageBytes);
-  };
-  if (fit(sums) >= kFewestStages) {
+  if (room.stages(sums) >= kFewestStages) {
     work.y = nullptr;
-    plan.y = take(sums);
+    plan.y = room.take(sums);
   }
-  plan.stages = std::min(fit(0), plan.most_pieces);
+  plan.stages = std::min(room.stages(), plan.most_pieces);
   const int32_t ring = plan.stages * kStageBytes;
   for (int32_t* at :
        {&plan.full, &plan.tiles, &plan.shares, &plan.entry_of, &plan.codes, &plan.scales, &plan.y})
     *at += ring;
   launch_dependent(stream, "experts", blocks_for(work.columns, kOwned), kThreads,
-                   static_cast<size_t>(ring + used),
+                   static_cast<size_t>(ring + room.used),
                    quantises ? down_few_kernel<true> : down_few_kernel<false>, work, plan);
 }
 

@@ -53,9 +53,8 @@ inline void allow_shared(Kernel kernel) {
 // The second product, of weights W.
 template <class W>
 void launch_down(cudaStream_t stream, const Work& work);
-// Of e4m3 and up to kNarrowRows rows.
-// Whether 64 rows leave it room for a ring: an answer for all numbers of rows, so that a shape keeps its
-// form.
+// Of e4m3 and up to kNarrowRows rows. It fits where that many leave its ring room: one answer for all numbers
+// of rows, so that a shape keeps its form.
 bool fits_down_few(const Work& work);
 void launch_down_few(cudaStream_t stream, Work work);
 

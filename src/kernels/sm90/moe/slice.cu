@@ -140,8 +140,7 @@ __device__ void store_inner(const SliceProduct& p, const Task& task, int row, Su
     }
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    const float scale =
-        largest > 0x7f800000u ? nanf("") : __fdiv_rn(__uint_as_float(largest), kernels::kE4m3Max);
+    const float scale = scale_of(__uint_as_float(largest), largest > 0x7f800000u);
     const Quotient by = quotient_of(scale);
     const bool there = row + 8 * h < task.rows;
     const int64_t place = task.first + row + 8 * h;

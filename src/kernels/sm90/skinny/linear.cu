@@ -159,6 +159,7 @@ struct StreamWork {
     }
   }
 };
+
 template <class W, int kRowTiles, int kTiles>
 __device__ void multiply_segment(const Products& a, const Segment& p, int32_t begin, int32_t end,
                                  int32_t first) {

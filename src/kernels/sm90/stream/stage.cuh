@@ -28,8 +28,8 @@ struct Form {
   static constexpr int kPitch = kSlots + 1;  // floats between columns of partial sums
   static constexpr int kPartialFloats = kColumns * kPitch;
   static constexpr int kBarrierBytes = kMostStages * sizeof(uint64_t);
-  static constexpr int kBehind =
-      std::max(kSlots * kBlockBytes, kGroups* kPartialFloats* int{sizeof(float)}) + kGroups * kBarrierBytes;
+  static constexpr int kPartialBytes = kGroups * kPartialFloats * int{sizeof(float)};
+  static constexpr int kBehind = std::max(kSlots * kBlockBytes, kPartialBytes) + kGroups * kBarrierBytes;
   // Few rows wait for little else than weights: two launches fit an SM, so that the second fills its rings
   // while the first ends.
   static constexpr int kSharedBytes = kColumns == 8 ? 113 << 10 : 226 << 10;
@@ -69,12 +69,12 @@ template <int kRows>
 struct Copies {
   static constexpr int kEach = (kRows + 15) / 16;
   const uint8_t* from = nullptr;  // of row thread / 8
-  uint32_t step = 0;              // bytes, 16 rows on
+  int64_t step = 0;               // bytes, 16 rows on
   int32_t present = 0;            // how many of a thread's rows exist
 
   __device__ void aim(const uint8_t* data, int64_t stride, int rows, int thread) {
     from = data + thread / 8 * stride + 16 * (thread % 8);
-    step = static_cast<uint32_t>(16 * stride);
+    step = 16 * stride;
     present = (rows - thread / 8 + 15) >> 4;
   }
   __device__ void issue(uint8_t* tile, uint32_t block, int thread) const {
@@ -82,7 +82,7 @@ struct Copies {
     const uint8_t* at = from + block * kBlockBytes;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      if (i < present) copy_async(to + i * 16 * kBlockBytes, at + uint64_t{step} * i);
+      if (i < present) copy_async(to + i * 16 * kBlockBytes, at + step * i);
     }
   }
 };
