@@ -115,7 +115,10 @@ void add_bench_command(CLI::App& app, std::function<int()>& run) {
       ->type_name("N");
   count("--rows", s.rows, 1, 64, "Rows of a sequence: 1 decodes, more verify");
   step->add_flag("--draft", s.draft, "Instead, the draft step: one row of each sequence");
-  count("--prefill", s.prefill, 0, 16384, "Instead, one slice of so many prompt rows, then decode steps");
+  count("--prefill", s.prefill, 0, 16384,
+        "Instead, a slice of so many prompt rows of each sequence, then decode steps");
+  step->add_flag("--whole", s.whole, "Also time all slices from the first token to the end of this one");
+  count("--rounds", s.rounds, 1, 100, "Timed rounds of each of two recordings");
   step->add_option("--kv", s.kv,
                    "Cache precision: f32, bf16 or fp8; auto is f32 on the CPU and bf16 on a GPU")
       ->capture_default_str()

@@ -68,6 +68,7 @@ class ExpertCounter final : public model::Observer {
 
 constexpr int64_t kMostTokens = 1 << 20;  // of a sequence
 constexpr int64_t kMostSequences = 4096;
+constexpr int64_t kMostPromptRows = 16384;  // of a step
 // Steps behind a slice: one more is the first.
 constexpr int64_t kSteadySteps = 32;
 static_assert(kSteadySteps < kernels::kPageTokens);
@@ -88,10 +89,13 @@ class Bench {
     if (asked.rank < 0 || asked.rank >= asked.tp)
       return make_error(ErrorCode::usage, "--rank", "--rank {} is not below --tp {}", asked.rank, asked.tp);
     const bool decodes = asked.prefill == 0;
-    if (!decodes && (asked.batches != std::vector<int64_t>{1} || asked.shared_context))
-      return make_error(
-          ErrorCode::usage, "--prefill",
-          "--prefill times a slice of one sequence: leave --batch at 1 and --shared-context out");
+    if (!decodes && asked.shared_context)
+      return make_error(ErrorCode::usage, "--prefill",
+                        "--prefill times slices of prompts of their own: leave --shared-context out");
+    if (asked.whole && asked.prefill < kernels::kPageTokens)
+      return make_error(ErrorCode::usage, "--whole",
+                        "--whole cuts prompts into slices that begin on pages: --prefill {} is below {} rows",
+                        asked.prefill, kernels::kPageTokens);
     if (asked.draft && (asked.rows != 1 || asked.prefill != 0))
       return make_error(ErrorCode::usage, "--draft",
                         "--draft times one row of each sequence: leave --rows and --prefill out");
@@ -102,6 +106,10 @@ class Bench {
       if (batch < 1 || batch > kMostSequences)
         return make_error(ErrorCode::usage, "--batch", "--batch {} is not between 1 and {}", batch,
                           kMostSequences);
+      else if (batch * asked.prefill > kMostPromptRows)
+        return make_error(ErrorCode::usage, "--prefill",
+                          "--batch {} of --prefill {} are more than the {} prompt rows of a step", batch,
+                          asked.prefill, kMostPromptRows);
     for (const int64_t context : asked.contexts)
       if (context < 0 || context + b->step_tokens() > kMostTokens)
         return make_error(ErrorCode::usage, "--context",
@@ -191,6 +199,7 @@ class Bench {
     for (size_t i = 0; i < out.parts.size(); ++i) time_parts(only[i], out.parts[i]);
     out.parts.insert(out.parts.begin(), step);
     if (shape.prefill) out.behind = decode_behind(plan);
+    if (asked_.whole) out.whole_us = whole(plan);
     for (auto& r : recordings_) r.reset();
     return out;
   }
@@ -242,10 +251,10 @@ class Bench {
     m.kv_dtype = kv_;
     const int64_t rows = shape.batch * shape.rows;
     m.limits.rows = rows;
-    m.limits.decode_rows = shape.prefill ? 1 : rows;
+    m.limits.decode_rows = shape.prefill ? shape.batch : rows;
     m.limits.sequences = shape.batch;
     m.limits.context = shape.tokens();
-    m.limits.sampled_rows = shape.prefill ? 1 : rows;
+    m.limits.sampled_rows = shape.prefill ? shape.batch : rows;
     m.limits.pending_rows = asked_.draft ? kDraftDepth + 1 : asked_.rows;
     m.pages = shape.pages() + 1;
     m.slots = shape.batch + 1;
@@ -318,7 +327,7 @@ class Bench {
     std::vector<double> all, of[2];
     all.reserve(2 * static_cast<size_t>(asked_.rounds));
     for (auto& times : of) times.reserve(static_cast<size_t>(asked_.rounds));
-    for (int i = 0; i < asked_.rounds; ++i)
+    for (int64_t i = 0; i < asked_.rounds; ++i)
       for (const size_t r : {0, 1}) {
         of[r].push_back(round(r, steps));
         all.push_back(of[r].back());
@@ -333,15 +342,15 @@ class Bench {
   DecodeBehind decode_behind(const schedule::StepPlan& slice) {
     DecodeBehind out;
     kernels::Memory& memory = ops_->memory();
-    sample::Sampled drawn;
+    std::vector<sample::Sampled> drawn(slice.sequences.size());
     out.free_before = memory.available();
-    model_->forward(slice, &drawn);
+    model_->forward(slice, drawn.data());
     std::vector<double> times;
     times.reserve(kSteadySteps);
     for (int64_t n = 0; n <= kSteadySteps; ++n) {
       const schedule::StepPlan plan = plan_behind(slice, n);
       const auto start = Clock::now();
-      model_->forward(plan, &drawn);
+      model_->forward(plan, drawn.data());
       const double us = std::chrono::duration<double, std::micro>(Clock::now() - start).count();
       if (n == 0) {
         out.first_us = us;
@@ -352,6 +361,20 @@ class Bench {
     out.steady_us = median(times);
     out.free_after = memory.available();
     return out;
+  }
+
+  // All slices of the prompts that end with this one, as the engine runs them. Microseconds.
+  double whole(const schedule::StepPlan& slice) {
+    const kernels::Sequence& last = slice.sequences.front().rows;
+    const int64_t tokens = last.first + last.rows;
+    const int64_t rows = last.rows / kernels::kPageTokens * kernels::kPageTokens;
+    std::vector<sample::Sampled> drawn(slice.sequences.size());
+    wait();
+    const auto start = Clock::now();
+    for (int64_t at = 0; at < tokens; at += rows)
+      model_->forward(plan_slice(slice, at, std::min(rows, tokens - at)), drawn.data());
+    wait();
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
   }
 
   // Against self-deception: what was timed computes what an ordinary step computes.

@@ -18,10 +18,11 @@ struct StepCase {
   std::vector<int64_t> contexts = {8192};  // tokens before the step
   int64_t rows = 1;                        // of each sequence: 1 decodes, more verify
   bool draft = false;                      // instead: the draft step, one row of each sequence
-  int64_t prefill = 0;      // instead: one sequence with a slice of so many prompt rows, then decode steps
-  std::string kv = "auto";  // format of the caches
+  int64_t prefill = 0;          // instead: a slice of so many prompt rows of each sequence, then decode steps
+  bool whole = false;           // with prefill: also all slices from the first token to the end of this one
+  std::string kv = "auto";      // format of the caches
   bool shared_context = false;  // all sequences of a step read the same pages of context
-  int rounds = 7;               // timed rounds of each of two recordings; the median of all counts
+  int64_t rounds = 7;           // timed rounds of each of two recordings; the median of all counts
 };
 
 // Of the whole step, or of one of its parts run alone.
@@ -51,6 +52,7 @@ struct StepResult {
   std::string refused;          // why it was not run
   StepMemory memory;
   DecodeBehind behind;  // prefill only
+  double whole_us = 0;  // all slices of the prompts, one after the other; 0: not asked for
 
   // Whether the numbers may be believed: what was timed is a step, and nothing was allocated behind it.
   bool trusted() const {

@@ -91,19 +91,39 @@ schedule::StepPlan plan_draft(const schedule::StepPlan& step) {
   return plan;
 }
 
+schedule::StepPlan plan_slice(const schedule::StepPlan& slice, int64_t at, int64_t rows) {
+  schedule::StepPlan plan;
+  plan.pages = slice.pages;
+  for (schedule::PlanSequence p : slice.sequences) {
+    const auto ids = slice.ids.begin() + p.rows.row;
+    const bool last = at + rows == p.rows.first + p.rows.rows;
+    if (at == 0) plan.restores.push_back({p.rows.slot, p.rows.slot - 1, 0});
+    p.rows.first = at;
+    p.rows.row = plan.rows();
+    p.rows.rows = static_cast<int32_t>(rows);
+    p.pages = static_cast<int32_t>(pages_for(at + rows));
+    p.sampled_rows = last ? 1 : 0;
+    if (last) plan.samples.push_back(greedy(p.rows.slot, at + rows));
+    plan.ids.insert(plan.ids.end(), ids, ids + rows);
+    plan.sequences.push_back(p);
+  }
+  return plan;
+}
+
 schedule::StepPlan plan_behind(const schedule::StepPlan& slice, int64_t nth) {
   schedule::StepPlan plan;
   plan.pages = slice.pages;
-  schedule::PlanSequence p = slice.sequences.front();
-  p.rows.first += p.rows.rows + nth;
-  p.rows.rows = 1;
-  p.rows.kind = kernels::RowKind::decode;
-  p.pages = static_cast<int32_t>(pages_for(p.rows.first + 1));
-  p.sampled_rows = 1;
-  plan.ids = {slice.ids[static_cast<size_t>(nth) % slice.ids.size()]};
-  plan.samples = {greedy(p.rows.slot, p.rows.first + 1)};
-  plan.sequences = {p};
-  plan.decode_sequences = 1;
+  for (schedule::PlanSequence p : slice.sequences) {
+    p.rows.first += p.rows.rows + nth;
+    p.rows.row = plan.rows();
+    p.rows.rows = 1;
+    p.rows.kind = kernels::RowKind::decode;
+    p.pages = static_cast<int32_t>(pages_for(p.rows.first + 1));
+    plan.ids.push_back(slice.ids[static_cast<size_t>(p.rows.row + nth) % slice.ids.size()]);
+    plan.samples.push_back(greedy(p.rows.slot, p.rows.first + 1));
+    plan.sequences.push_back(p);
+  }
+  plan.decode_sequences = static_cast<int32_t>(plan.sequences.size());
   return plan;
 }
 

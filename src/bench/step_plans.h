@@ -11,7 +11,7 @@ struct StepShape {
   int64_t batch = 1;     // sequences
   int64_t context = 0;   // tokens of each before the step
   int64_t rows = 1;      // of each
-  bool prefill = false;  // a slice of one prompt; begins on a page
+  bool prefill = false;  // slices of prompts; begin on a page
   bool shared = false;   // the whole pages of the context are the same for all
   int64_t drafts = 0;    // positions behind the rows
 
@@ -26,7 +26,10 @@ struct StepShape {
 schedule::StepPlan make_plan(const StepShape& shape, Range ids);
 // The same tokens one position on, as drafts.
 schedule::StepPlan plan_draft(const schedule::StepPlan& step);
-// The nth decode step behind a slice; n < kPageTokens.
+// Rows `at` up to `at + rows` of the same prompts, which are not more than the slice has; only the slice
+// itself ends in a draw, and the first restores.
+schedule::StepPlan plan_slice(const schedule::StepPlan& slice, int64_t at, int64_t rows);
+// The nth decode step behind a slice, of each of its prompts; n < kPageTokens.
 schedule::StepPlan plan_behind(const schedule::StepPlan& slice, int64_t nth);
 
 }  // namespace godwit::bench

@@ -38,6 +38,7 @@ Json as_json(const StepCase& asked, const std::vector<StepResult>& results) {
                              {"cached_bytes", r.memory.cached()},
                              {"workspace_bytes", r.memory.workspace()},
                              {"parts", Json(std::move(parts))}});
+    if (asked.whole) one.as_object().set("whole_us", r.whole_us);
     if (asked.prefill > 0)
       one.as_object().set("behind", Json::object({{"first_decode_us", r.behind.first_us},
                                                   {"steady_decode_us", r.behind.steady_us},
@@ -89,6 +90,10 @@ std::string as_table(const StepCase& asked, const std::vector<StepResult>& resul
         "  behind the slice: first decode step {:.3f} ms, {:.3f} ms steady\n",
         static_cast<double>(r.memory.workspace()) / 1e9, free_memory(r.behind), r.behind.first_us / 1e3,
         r.behind.steady_us / 1e3);
+    if (asked.whole)
+      out += fmt::format("  from the first token to the end of this slice: {:.3f} s, {:.0f} tok/s\n",
+                         r.whole_us / 1e6,
+                         static_cast<double>(r.batch * (r.context + r.rows)) / r.whole_us * 1e6);
   }
   return out;
 }

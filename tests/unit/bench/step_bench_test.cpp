@@ -80,6 +80,21 @@ TEST(StepBench, SliceWithContextBeforeItAndDecodeStepsBehind) {
   EXPECT_NE(json.find("cases")->as_array()[0].find("behind"), nullptr);
 }
 
+TEST(StepBench, PromptsTogetherAndFromTheirFirstToken) {
+  StepCase c = tiny();
+  c.prefill = 70;
+  c.batches = {3};
+  c.whole = true;
+  const auto results = run_step_bench(c);
+  ASSERT_TRUE(results.ok()) << results.error().message;
+  const StepResult& r = results->front();
+  expect_sound(r);
+  EXPECT_GT(r.behind.steady_us, 0);
+  EXPECT_GT(r.whole_us, r.parts[0].us_min);  // it is the last of several slices
+  EXPECT_NE(as_table(c, *results).find("from the first token"), std::string::npos);
+  EXPECT_EQ(as_json(c, *results).find("cases")->as_array()[0].find("whole_us")->as_double(), r.whole_us);
+}
+
 TEST(StepBench, DraftsThatSelectAndThoseBehindThem) {
   StepCase c = tiny();
   c.draft = true;
@@ -160,12 +175,20 @@ TEST(StepBench, ASliceThatAllocatesIsNotTrusted) {
 TEST(StepBench, RefusesWhatItCannotTime) {
   StepCase c = tiny();
   c.prefill = 64;
-  c.batches = {2};
+  c.shared_context = true;
+  EXPECT_EQ(run_step_bench(c).error().field, "--prefill");
+  c.shared_context = false;
+  c.batches = {1, 257};
   EXPECT_EQ(run_step_bench(c).error().field, "--prefill");
   c.batches = {1};
   c.draft = true;
   EXPECT_EQ(run_step_bench(c).error().field, "--draft");
   c.prefill = 0;
+  c.draft = false;
+  c.whole = true;
+  EXPECT_EQ(run_step_bench(c).error().field, "--whole");
+  c.whole = false;
+  c.draft = true;
   c.rows = 6;
   EXPECT_EQ(run_step_bench(c).error().field, "--draft");
   c = tiny();

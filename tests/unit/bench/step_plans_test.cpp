@@ -87,5 +87,32 @@ TEST(StepPlans, SliceBeginsOnAPageAndDecodesBehindItself) {
   }
 }
 
+TEST(StepPlans, SlicesFromTheFirstTokenAreOfTheSamePromptsAndPages) {
+  const StepShape shape{.batch = 2, .context = 192, .rows = 128, .prefill = true};
+  const schedule::StepPlan slice = make_plan(shape, {7, 900});
+  const schedule::StepPlan first = plan_slice(slice, 0, 128), last = plan_slice(slice, 256, 64);
+  EXPECT_EQ(first.rows(), 256);
+  EXPECT_EQ(last.rows(), 128);
+  EXPECT_EQ(first.restores.size(), 2u);
+  EXPECT_TRUE(last.restores.empty());  // it goes on from the state behind the slices before
+  EXPECT_TRUE(first.samples.empty());
+  EXPECT_EQ(last.samples.size(), 2u);
+  EXPECT_EQ(last.samples[1].position, 320);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(first.restores[i].slot, slice.sequences[i].rows.slot);
+    EXPECT_EQ(last.sequences[i].rows.first, 256);
+    EXPECT_EQ(last.sequences[i].rows.row, static_cast<int64_t>(64 * i));
+    EXPECT_EQ(table(last, i), table(slice, i));
+    EXPECT_EQ(table(first, i).size(), 2u);
+    EXPECT_EQ(first.sequences[i].sampled_rows, 0);
+    EXPECT_EQ(last.sequences[i].sampled_rows, 1);
+    EXPECT_EQ(last.ids[64 * i], slice.ids[128 * i]);
+  }
+  const schedule::StepPlan next = plan_behind(slice, 0);
+  EXPECT_EQ(next.decode_sequences, 2);
+  EXPECT_EQ(next.sequences[1].rows.row, 1);
+  EXPECT_EQ(next.sequences[1].rows.first, 320);
+}
+
 }  // namespace
 }  // namespace godwit::bench
