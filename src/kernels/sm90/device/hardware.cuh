@@ -73,6 +73,42 @@ template <int kPending>
 __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
+// The same of a count that is alike in a warp, at most 14.
+constexpr int kMostPending = 14;
+__device__ inline void wait_copies(int pending) {
+  switch (pending) {
+    case 0:
+      return wait_copies<0>();
+    case 1:
+      return wait_copies<1>();
+    case 2:
+      return wait_copies<2>();
+    case 3:
+      return wait_copies<3>();
+    case 4:
+      return wait_copies<4>();
+    case 5:
+      return wait_copies<5>();
+    case 6:
+      return wait_copies<6>();
+    case 7:
+      return wait_copies<7>();
+    case 8:
+      return wait_copies<8>();
+    case 9:
+      return wait_copies<9>();
+    case 10:
+      return wait_copies<10>();
+    case 11:
+      return wait_copies<11>();
+    case 12:
+      return wait_copies<12>();
+    case 13:
+      return wait_copies<13>();
+    default:
+      return wait_copies<kMostPending>();
+  }
+}
 
 // Two e4m3 codes, the low or the high half of a word, as two f16; exact.
 __device__ inline uint32_t widen_low(uint32_t codes) {

@@ -208,7 +208,7 @@ void launch(cudaStream_t stream, Products a, int32_t blocks) {
   constexpr auto kKernel = products_kernel<X, kColumns, kRowTiles, kBf16RowTiles>;
   a.column_tiles = (a.rows + kColumns - 1) / kColumns;
   for (Segment& p : std::span(a.segment, static_cast<size_t>(a.count))) {
-    p.ring = stream::ring_of<kColumns>(p.chunk_rows);
+    if (std::is_same_v<X, bf16> && !p.fp8) p.ring = stream::ring_of<kColumns>(p.chunk_rows, p.streams.stages);
   }
   static const bool sized = [] {
     check(

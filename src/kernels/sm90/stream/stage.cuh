@@ -24,12 +24,10 @@ constexpr int kSlots = 64;  // of a product
 template <int kColumns>
 struct Form {
   static constexpr int kXBytes = kColumns * kBlockBytes;
-  static constexpr int kMostStages = 24;
   static constexpr int kPitch = kSlots + 1;  // floats between columns of partial sums
   static constexpr int kPartialFloats = kColumns * kPitch;
-  static constexpr int kBarrierBytes = kMostStages * sizeof(uint64_t);
   static constexpr int kPartialBytes = kGroups * kPartialFloats * int{sizeof(float)};
-  static constexpr int kBehind = std::max(kSlots * kBlockBytes, kPartialBytes) + kGroups * kBarrierBytes;
+  static constexpr int kBehind = std::max(kSlots * kBlockBytes, kPartialBytes);
   // Few rows wait for little else than weights: two launches fit an SM, so that the second fills its rings
   // while the first ends.
   static constexpr int kSharedBytes = kColumns == 8 ? 113 << 10 : 226 << 10;
@@ -37,16 +35,20 @@ struct Form {
   static constexpr int kRingBytes = (kUsed - kBehind) / kGroups / 1024 * 1024;
 };
 
-// The stages of a ring for chunks of `rows` weight rows.
+// The stages of a ring for chunks of `rows` weight rows. A turn multiplies `together` of them: so many as
+// divide a chunk's stages and leave most of the ring to the copies, since a turn costs a barrier.
 struct Ring {
-  int32_t weight_bytes, stage_bytes, stages;
+  int32_t weight_bytes, stage_bytes, turns, together;  // turns: that it holds
 };
 template <int kColumns>
-Ring ring_of(int64_t rows) {
+Ring ring_of(int64_t rows, int32_t stages_of_chunk) {
+  constexpr int kFewestTurns = 4, kMostTurns = kMostPending + 2;
   using F = Form<kColumns>;
   const auto weights = static_cast<int32_t>((rows + 7) / 8 * 8 * kBlockBytes);
-  const int32_t stage = weights + F::kXBytes;
-  return {weights, stage, std::min(F::kRingBytes / stage, F::kMostStages)};
+  const int32_t stage = weights + F::kXBytes, stages = F::kRingBytes / stage;
+  int32_t together = 4;
+  while (together > 1 && (stages_of_chunk % together != 0 || stages < kFewestTurns * together)) together /= 2;
+  return {weights, stage, std::min(stages / together, kMostTurns), together};
 }
 
 // The threads of a warpgroup.
@@ -106,13 +108,13 @@ struct Sums {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) wgmma_settle(of[i]);
   }
-  // += a stage of weights times a tile of every column.
-  __device__ void multiply(const uint8_t* stage, const uint8_t* x) {
+  // += a stage of weights times its columns, both as operands.
+  __device__ void multiply(uint64_t weights, uint64_t x) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
-        wgmma_bf16(of[i], wgmma_operand(stage) + 2 * k, wgmma_operand(x + i * kTileBytes) + 2 * k, true);
+        wgmma_bf16(of[i], wgmma_moved(weights, 32 * k), wgmma_moved(x, i * kTileBytes + 32 * k), true);
       }
     }
   }

@@ -15,7 +15,7 @@ namespace godwit::sm90::stream {
 // How the blocks of a row are shared.
 struct Split {
   bool halves;
-  int32_t turns;  // of a warpgroup in a chunk
+  int32_t stages;  // of a warpgroup in a chunk
 };
 inline Split split_of(int64_t blocks) {
   const bool halves = blocks > 4 && blocks % 2 == 0;
@@ -41,18 +41,18 @@ struct Chunk {
 template <class Work>
 struct Cursor {
   Chunk chunk;
-  int turn = 0;
+  int stage = 0;
 
   __device__ Cursor(const Work& work, int group) : chunk(work.first()) {
     if (!work.split.halves && group > 0 && chunk.valid) work.next(chunk);
   }
-  __device__ bool begins() const { return turn == 0; }
+  __device__ bool begins() const { return stage == 0; }
   __device__ uint32_t block(const Work& work, int group) const {
-    return static_cast<uint32_t>(work.split.halves ? kGroups * turn + group : turn);
+    return static_cast<uint32_t>(work.split.halves ? kGroups * stage + group : stage);
   }
-  __device__ void advance(const Work& work) {
-    if (!chunk.valid || ++turn < work.split.turns) return;
-    turn = 0;
+  __device__ void advance(const Work& work, int stages) {
+    if (!chunk.valid || (stage += stages) < work.split.stages) return;
+    stage = 0;
     work.next(chunk);
     if (!work.split.halves && chunk.valid) work.next(chunk);
   }
@@ -62,48 +62,50 @@ template <int kColumns, class Work>
 __device__ inline void run(const Work& work) {
   using F = Form<kColumns>;
   uint8_t* const memory = align_tiles<uint8_t>(dynamic_shared<uint8_t>());
-  const int group = threadIdx.x / kGroupThreads, thread = threadIdx.x % kGroupThreads;
+  // The same in all lanes, and the compiler is to know it: operands of products are.
+  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / kGroupThreads), 0);
+  const int thread = threadIdx.x % kGroupThreads;
   uint8_t* const ring = memory + group * F::kRingBytes;
   // Partial sums lie where only products of the last stage read, and what they read there is not stored.
   float* const partials = reinterpret_cast<float*>(memory + kGroups * F::kRingBytes);
   float* const own = partials + group * F::kPartialFloats;
-  uint64_t* const arrived = reinterpret_cast<uint64_t*>(memory + F::kUsed - (group + 1) * F::kBarrierBytes);
   const Ring& size = work.ring;
-  if (thread < size.stages) mbarrier_init(arrived + thread, kGroupThreads);
-  meet_group(group);
+  const int stages = size.turns * size.together;
 
   Cursor<Work> now(work, group), ahead = now;  // of products, of copies
   Copies<kSlots> weights;
   Copies<kColumns> rows;
   int slot = 0;  // that copies fill
-  const auto copy = [&](Cursor<Work>& at, bool of_weights, bool of_rows) {
-    if (at.chunk.valid) {
-      uint8_t* const stage = ring + slot * size.stage_bytes;
-      const uint32_t block = at.block(work, group);
-      if (of_weights) {
-        if (at.begins()) weights.aim(at.chunk.weights, work.stride, at.chunk.rows, thread);
-        weights.issue(stage, block, thread);
-      }
-      if (of_rows) {
-        if (at.begins()) rows.aim(at.chunk.x, work.x_stride, work.columns, thread);
-        rows.issue(stage + size.weight_bytes, block, thread);
-        mbarrier_arrive_copies(arrived + slot);
-      }
-      at.advance(work);
+  const auto copy_turn = [&](Cursor<Work>& at, bool of_weights, bool of_rows) {
+    if (at.chunk.valid && at.begins()) {
+      if (of_weights) weights.aim(at.chunk.weights, work.stride, at.chunk.rows, thread);
+      if (of_rows) rows.aim(at.chunk.x, work.x_stride, work.columns, thread);
     }
-    slot = slot + 1 == size.stages ? 0 : slot + 1;
-  };
-  // Weights are asked for before the wait, the activations they meet after it.
+    if (at.chunk.valid) {
+      const uint32_t block = at.block(work, group), step = work.split.halves ? kGroups : 1;
 #pragma unroll 1
-  for (int i = 1; i < size.stages; ++i) copy(ahead, true, false);
+      for (int i = 0; i < size.together; ++i) {
+        uint8_t* const stage = ring + (slot + i) * size.stage_bytes;
+        if (of_weights) weights.issue(stage, block + i * step, thread);
+        if (of_rows) rows.issue(stage + size.weight_bytes, block + i * step, thread);
+      }
+      at.advance(work, size.together);
+    }
+    if (of_rows) commit_copies();
+    slot = slot + size.together == stages ? 0 : slot + size.together;
+  };
+  // Weights are asked for before the wait, the activations they meet after it: the first of these groups of
+  // copies has all the weights so far.
+#pragma unroll 1
+  for (int i = 1; i < size.turns; ++i) copy_turn(ahead, true, false);
   wait_for_previous();
   Cursor<Work> again = now;
   slot = 0;
 #pragma unroll 1
-  for (int i = 1; i < size.stages; ++i) copy(again, false, true);
+  for (int i = 1; i < size.turns; ++i) copy_turn(again, false, true);
 
+  const uint64_t first = wgmma_operand(ring);
   int at = 0;
-  uint32_t phase = 0;
 #pragma unroll 1
   while (now.chunk.valid) {
     const Chunk chunk = now.chunk;
@@ -111,28 +113,31 @@ __device__ inline void run(const Work& work) {
     sums.clear();
 #pragma unroll 1
     do {
-      const uint8_t* const stage = ring + at * size.stage_bytes;
-      mbarrier_wait(arrived + at, phase);
+      wait_copies(size.turns - 2);
       fence_products();
+      meet_group(group);  // all have what they copied, and have left the turn before
       sums.settle();
       wgmma_begin();
-      sums.multiply(stage, stage + size.weight_bytes);
+#pragma unroll 1
+      for (int i = 0; i < size.together; ++i) {
+        const uint64_t stage = wgmma_moved(first, (at + i) * size.stage_bytes);
+        sums.multiply(stage, wgmma_moved(stage, size.weight_bytes));
+      }
       wgmma_commit();
-      copy(ahead, true, true);  // to the stage that all left a turn ago
+      copy_turn(ahead, true, true);
       wgmma_wait();
       sums.settle();
-      meet_group(group);
-      if (++at == size.stages) at = 0, phase ^= 1;
-      now.advance(work);
+      at = at + size.together == stages ? 0 : at + size.together;
+      now.advance(work, size.together);
     } while (now.chunk.valid && !now.begins());
 
-    const int first = thread / 32 * 16 + thread % 32 / 4;
+    const int row = thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
     for (int i = 0; i < Sums<kColumns>::kTiles; ++i) {
 #pragma unroll
       for (int v = 0; v < Sums<kColumns>::kValues; ++v) {
         const int column = 32 * i + 8 * (v / 4) + 2 * (thread % 4) + v % 2;
-        own[column * F::kPitch + first + 8 * (v / 2 % 2)] = sums.of[i][v];
+        own[column * F::kPitch + row + 8 * (v / 2 % 2)] = sums.of[i][v];
       }
     }
     if (work.split.halves) {

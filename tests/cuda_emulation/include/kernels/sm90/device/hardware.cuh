@@ -44,6 +44,10 @@ template <int kPending>
 void wait_copies() {
   wait_copies_but(kPending);
 }
+constexpr int kMostPending = 14;
+inline void wait_copies(int pending) {
+  wait_copies_but(pending < kMostPending ? pending : kMostPending);
+}
 
 uint32_t widen_low(uint32_t codes);
 inline uint32_t widen_high(uint32_t codes) {
