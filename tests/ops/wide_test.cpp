@@ -186,27 +186,44 @@ TEST_P(Backends, MoeOfManyChunks) {
 #endif
 }
 
+// The rows of x through a layer of e4m3 experts of any values.
+Matrix moe_of_any(const std::string& name, const ExpertShape& shape, const Matrix& x) {
+  Side s(backend(name));
+  const auto expert = [&](uint64_t seed, int64_t inner) {
+    return kernels::ExpertWeights{s.weight(seed, inner, shape.width, DType::f8_e4m3),
+                                  s.weight(seed + 1, inner, shape.width, DType::f8_e4m3),
+                                  s.weight(seed + 2, shape.width, inner, DType::f8_e4m3)};
+  };
+  std::vector<kernels::ExpertWeights> table;
+  for (int32_t e = 0; e < shape.held; ++e)
+    table.push_back(expert(300 + 3 * static_cast<uint64_t>(e), shape.inner));
+  const kernels::Moe a =
+      moe_of(s, {shape.experts, shape.chosen, shape.inner, DType::f8_e4m3, shape.first}, s.input(x),
+             s.weight(72, shape.experts, shape.width, DType::bf16),
+             s.floats(random_matrix(73, 1, shape.experts, 0.3f).v), table, expert(290, shape.shared));
+  s.ops.moe(a);
+  return s.read(a.out);
+}
+
 // So many choices of a row that what a block notes of 64 rows leaves no room for its weights.
 TEST_P(Backends, MoeOfManyChoices) {
   constexpr ExpertShape kShape{40, 40, 128, 128, 128, 0, 40};
   check_moe(GetParam(), DType::f8_e4m3, kShape, {1}, 192);
-  const auto moe = [&](const Matrix& x) {
-    Side s(backend(GetParam()));
-    std::vector<kernels::ExpertWeights> table;
-    const auto expert = [&](uint64_t seed) {
-      return kernels::ExpertWeights{s.weight(seed, kShape.inner, kShape.width, DType::f8_e4m3),
-                                    s.weight(seed + 1, kShape.inner, kShape.width, DType::f8_e4m3),
-                                    s.weight(seed + 2, kShape.width, kShape.inner, DType::f8_e4m3)};
-    };
-    for (uint64_t e = 0; e < 40; ++e) table.push_back(expert(300 + 3 * e));
-    const kernels::Moe a = moe_of(s, {kShape.experts, kShape.chosen, kShape.inner, DType::f8_e4m3},
-                                  s.input(x), s.weight(72, kShape.experts, kShape.width, DType::bf16),
-                                  s.floats(random_matrix(73, 1, kShape.experts, 0.3f).v), table, expert(290));
-    s.ops.moe(a);
-    return s.read(a.out);
-  };
-  const Matrix x = random_matrix(74, 64, kShape.width, 3), all = moe(x);
-  for (const int64_t row : {0, 63}) expect_same_bits(pick(all, {row}), moe(pick(x, {row})), "a row of 64");
+  const Matrix x = random_matrix(74, 64, kShape.width, 3), all = moe_of_any(GetParam(), kShape, x);
+  for (const int64_t row : {0, 63})
+    expect_same_bits(pick(all, {row}), moe_of_any(GetParam(), kShape, pick(x, {row})), "a row of 64");
+}
+
+// Few rows, more and many have forms of their own, and shares or a counter.
+TEST_P(Backends, MoeOfARowIsTheSameBesideAnyNumber) {
+  constexpr ExpertShape kShape{10, 4, 384, 128, 2048, 2, 7};
+  const Matrix x = random_matrix(75, 66, kShape.width, 3), all = moe_of_any(GetParam(), kShape, x);
+  for (const int64_t rows : {1, 7, 64}) {
+    Rows some;
+    for (int64_t r = 66 - rows; r < 66; ++r) some.push_back(r);
+    expect_same_bits(pick(all, some), moe_of_any(GetParam(), kShape, pick(x, some)),
+                     fmt::format("{} rows of 66", rows));
+  }
 }
 
 }  // namespace
