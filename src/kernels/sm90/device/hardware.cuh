@@ -33,6 +33,18 @@ __device__ inline float fast_rsqrt(float x) {
   return y;
 }
 
+// The larger and the smaller of two values, no number where either is none.
+__device__ inline float larger(float x, float y) {
+  float z;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+__device__ inline float smaller(float x, float y) {
+  float z;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y));
+  return z;
+}
+
 // The block's dynamic shared memory.
 template <class T>
 __device__ inline T* dynamic_shared() {

@@ -99,29 +99,31 @@ __device__ void feed(const SliceProduct& p, Shared& s, int32_t rank) {
   }
 }
 
-// The quantiser of kernels/quantize.h, bit for bit, with a division for each activation instead of each
-// value: a quotient from the rounded reciprocal, corrected by its exact remainder, is rounded as a
-// division's. Where a scale's reciprocal could overflow both sides are scaled up; a scale that is no number
-// makes codes that are none.
+// The quantiser of kernels/quantize.h, bit for bit, with a division for each group instead of each value: a
+// quotient from the rounded reciprocal, corrected by its exact remainder, is rounded as a division's, and has
+// its sign where it is zero. Where a scale's reciprocal could overflow both sides are scaled up; a scale that
+// is no number makes codes that are none.
 struct Quotient {
   float scale, reciprocal, up;
+  uint32_t kept;  // no bits where the scale is zero
+  __device__ float of(float value) const {
+    const float v = value * up, rough = v * reciprocal;
+    return fmaf(fmaf(rough, scale, -v), -reciprocal, rough);
+  }
+  __device__ uint32_t codes(float a, float b, float c, float d) const {
+    return four_codes({of(a), of(b), of(c), of(d)}) & kept;
+  }
 };
 __device__ Quotient quotient_of(float scale) {
   const float up = scale < 0x1p-100f ? 0x1p64f : 1.0f;
   const float wide = scale * up;
-  const bool is_infinite = wide > 3.4e38f;
-  return {is_infinite ? 0.0f : wide, wide == 0 ? 0.0f : __fdiv_rn(1.0f, wide), up};
-}
-__device__ uint32_t code_of(float value, const Quotient& by) {
-  const float v = value * by.up, rough = v * by.reciprocal;
-  const float exact = fmaf(fmaf(-rough, by.scale, v), by.reciprocal, rough);
-  return __nv_cvt_float_to_fp8(exact, __NV_SATFINITE, __NV_E4M3);
+  const bool is_infinite = wide > 3.4e38f, is_zero = wide == 0;
+  return {is_infinite ? 0.0f : wide, is_zero ? 0.0f : __fdiv_rn(1.0f, wide), up, is_zero ? 0 : ~0u};
 }
 
 __device__ float swiglu(float gate, float up, float limit) {
-  gate = gate > limit ? limit : gate;
-  up = up > limit ? limit : up < -limit ? -limit : up;
-  return gate * fast_sigmoid(gate) * up;
+  gate = smaller(gate, limit);
+  return gate * fast_sigmoid(gate) * larger(smaller(up, limit), -limit);
 }
 
 // Sums of 64 rows: [4 j + i] is row 16 warp + lane / 4 + 8 (i / 2), column 8 j + 2 (lane % 4) + i % 2.
@@ -132,15 +134,15 @@ __device__ void store_inner(const SliceProduct& p, const Task& task, int row, Su
   const int quad = threadIdx.x % 4;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    uint32_t largest = 0;  // as bits, above which there are only those of NaN
+    float largest = 0;
 #pragma unroll
     for (int v = 2 * h; v < 64; v += v % 2 == 0 ? 1 : 3) {
       gate[v] = swiglu(gate[v], up[v], p.limit);
-      largest = max(largest, __float_as_uint(gate[v]) & 0x7fffffffu);
+      largest = larger(largest, fabsf(gate[v]));
     }
-    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    const float scale = scale_of(__uint_as_float(largest), largest > 0x7f800000u);
+    largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+    const float scale = scale_of(largest, isnan(largest));
     const Quotient by = quotient_of(scale);
     const bool there = row + 8 * h < task.rows;
     const int64_t place = task.first + row + 8 * h;
@@ -153,8 +155,7 @@ __device__ void store_inner(const SliceProduct& p, const Task& task, int row, Su
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float *low = gate + 4 * (first + i) + 2 * h, *high = low + 16;
-        mine[i] = code_of(low[0], by) | code_of(low[1], by) << 8 | code_of(high[0], by) << 16 |
-                  code_of(high[1], by) << 24;
+        mine[i] = by.codes(low[0], low[1], high[0], high[1]);
       }
 #pragma unroll
       for (int x = 0; x < 4; ++x) {
@@ -294,37 +295,62 @@ __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_const
 
 constexpr int kRowThreads = 256, kRowWarps = kRowThreads / 32;
 
-// Codes of a row to the place of each of its choices. A warp has a few groups of 128 of one row.
-constexpr int kGroupsAtOnce = 4;
+// Codes of a row to the place of each of its choices. A warp has 512 columns of one row, a lane 16 of them.
+constexpr int kLaneColumns = 16, kLanesOfGroup = kBlock / kLaneColumns;
+constexpr int64_t kWarpColumns = 32 * kLaneColumns;
 
-__device__ float4 load_four(const float* p) {
-  return {p[0], p[1], p[2], p[3]};
+__device__ void load_columns(const float* from, float (&v)[kLaneColumns]) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i) v[i] = from[i];
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(from + i);
+    v[i] = four.x, v[i + 1] = four.y, v[i + 2] = four.z, v[i + 3] = four.w;
+  }
 }
-__device__ float4 load_four(const bf16* p) {
-  if (reinterpret_cast<uintptr_t>(p) % 8 != 0) return {load(p), load(p + 1), load(p + 2), load(p + 3)};
-  const uint2 two = *reinterpret_cast<const uint2*>(p);
-  return {low_half(two.x), high_half(two.x), low_half(two.y), high_half(two.y)};
+__device__ void load_columns(const bf16* from, float (&v)[kLaneColumns]) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) {
+#pragma unroll
+    for (int i = 0; i < kLaneColumns; ++i) v[i] = load(from + i);
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; i += 8) {
+    const uint4 eight = *reinterpret_cast<const uint4*>(from + i);
+    const uint32_t two[4] = {eight.x, eight.y, eight.z, eight.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) v[i + 2 * j] = low_half(two[j]), v[i + 2 * j + 1] = high_half(two[j]);
+  }
 }
 
 template <class X>
 __global__ void __launch_bounds__(kRowThreads)
     encode_kernel(Rows<const X> x, const int32_t* place, uint32_t rows, int32_t chosen, PlacedCodes to) {
   begin_dependent();
-  const auto groups = static_cast<uint32_t>(to.columns / kBlock);
-  const uint32_t parts = (groups + kGroupsAtOnce - 1) / kGroupsAtOnce;
+  const auto parts = static_cast<uint32_t>((to.columns + kWarpColumns - 1) / kWarpColumns);
   const uint32_t task = blockIdx.x * kRowWarps + threadIdx.x / 32, row = task / parts,
                  lane = threadIdx.x % 32;
   if (row >= rows) return;
-  const uint32_t first = (task - row * parts) * kGroupsAtOnce;
-  const X* from = x(row) + first * kBlock + 4 * lane;
-  float4 v[kGroupsAtOnce];
+  const int64_t column = (task - row * parts) * kWarpColumns + kLaneColumns * lane;
+  const bool inside = column < to.columns;  // which end with a group
+  float v[kLaneColumns] = {};
+  if (inside) load_columns(x(row) + column, v);
+  float largest = 0;
 #pragma unroll
-  for (uint32_t g = 0; g < kGroupsAtOnce; ++g)
-    v[g] = first + g < groups ? load_four(from + g * kBlock) : float4{0, 0, 0, 0};
-  EncodedFour encoded[kGroupsAtOnce];
+  for (int i = 0; i < kLaneColumns; ++i) largest = larger(largest, fabsf(v[i]));
 #pragma unroll
-  for (uint32_t g = 0; g < kGroupsAtOnce; ++g) encoded[g] = encode_group(v[g]);
-    // A lane looks at a choice.
+  for (int offset = 1; offset < kLanesOfGroup; offset *= 2)
+    largest = larger(largest, __shfl_xor_sync(0xffffffffu, largest, offset));
+  const float scale = scale_of(largest, isnan(largest));
+  const Quotient by = quotient_of(scale);
+  uint32_t codes[kLaneColumns / 4];
+#pragma unroll
+  for (int i = 0; i < kLaneColumns; i += 4)
+    codes[i / 4] = by.codes(v[i], v[i + 1], v[i + 2], v[i + 3]);
+  // A lane looks at a choice.
 #pragma unroll 1
   for (int32_t begin = 0; begin < chosen; begin += 32) {
     const int32_t c = begin + static_cast<int32_t>(lane);
@@ -333,13 +359,9 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll 1
     for (; there != 0; there &= there - 1) {
       const int64_t at = __shfl_sync(0xffffffffu, own, __ffs(static_cast<int>(there)) - 1);
-#pragma unroll
-      for (uint32_t g = 0; g < kGroupsAtOnce; ++g) {
-        if (first + g >= groups) continue;
-        reinterpret_cast<uint32_t*>(to.codes + at * to.columns + (first + g) * kBlock)[lane] =
-            encoded[g].codes;
-        if (lane == 0) to.scales[(first + g) * to.capacity + at] = encoded[g].scale;
-      }
+      if (!inside) continue;
+      *reinterpret_cast<uint4*>(to.codes + at * to.columns + column) = {codes[0], codes[1], codes[2], codes[3]};
+      if (lane % kLanesOfGroup == 0) to.scales[column / kBlock * to.capacity + at] = scale;
     }
   }
 }
@@ -447,8 +469,7 @@ void slice_experts(cudaStream_t stream, const kernels::Experts& a, const View* s
   lay_out(places, scratch.places);
   find_places(stream, places);
 
-  const unsigned encoders =
-      blocks_for(rows * ((width / kBlock + kGroupsAtOnce - 1) / kGroupsAtOnce), kRowWarps);
+  const unsigned encoders = blocks_for(rows * ((width + kWarpColumns - 1) / kWarpColumns), kRowWarps);
   const auto encode = [&](auto from) {
     using X = std::remove_cvref_t<decltype(*from.data)>;
     launch_dependent(stream, "experts", encoders, kRowThreads, 0, encode_kernel<X>, from, places.place,

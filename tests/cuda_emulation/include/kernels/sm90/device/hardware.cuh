@@ -13,6 +13,12 @@ void let_next_start();
 inline float fast_reciprocal(float x) {
   return 1 / x;
 }
+inline float larger(float x, float y) {
+  return std::isnan(x) || std::isnan(y) ? NAN : std::fmax(x, y);
+}
+inline float smaller(float x, float y) {
+  return std::isnan(x) || std::isnan(y) ? NAN : std::fmin(x, y);
+}
 inline float fast_exp2(float x) {
   return std::exp2(x);
 }
