@@ -1,6 +1,11 @@
 // Barriers of asynchronous copies and warpgroup products (PTX ISA, mbarrier and wgmma.mma_async).
 #include "kernels/sm90/device/warpgroup.cuh"
 
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+
 #include "fibers.h"
 #include "kernels/sm90/device/hardware.cuh"
 #include "tensor/dtype.h"
@@ -38,28 +43,55 @@ const uint8_t* byte_of(uint64_t operand, int row, int k) {
 float element(uint64_t operand, int row, int k) {
   return to_float(f8_e4m3{*byte_of(operand, row, k)});
 }
+
+// Products of a thread that nothing has waited for. f(d, add) makes one.
+struct Product {
+  const float* d;
+  std::function<void()> make;
+};
+std::vector<Product>& under_way() {
+  static std::map<unsigned, std::vector<Product>> of_thread;
+  return of_thread[emulation::fibers.block() << 16 | threadIdx.x];
+}
+template <int kValues, class F>
+void begin_product(float (&d)[kValues], bool add, F f) {
+  std::vector<Product>& all = under_way();
+  std::array<float, kValues> before{};
+  const bool is_first = std::none_of(all.begin(), all.end(), [&](const Product& p) { return p.d == d; });
+  if (is_first) {
+    std::copy_n(d, kValues, before.begin());
+    std::fill_n(d, kValues, NAN);
+  }
+  all.push_back({d, [&d, add, f, before, is_first] {
+                   if (is_first) std::copy(before.begin(), before.end(), d);
+                   f(d, add);
+                 }});
+}
+
 template <int kValues>
-void multiply_bf16(float (&d)[kValues], uint64_t a, uint64_t b, bool add) {
-  constexpr int kDepth = 16;
+void multiply_bf16(float (&to)[kValues], uint64_t a, uint64_t b, bool add_to) {
   const int thread = static_cast<int>(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
-  const auto row_of = [](uint64_t operand, int row, float(&to)[kDepth]) {
-    for (int k = 0; k < kDepth; k += 8) {
-      const auto* piece = reinterpret_cast<const uint16_t*>(byte_of(operand, row, 2 * k));
-      for (int i = 0; i < 8; ++i) to[k + i] = __uint_as_float(uint32_t{piece[i]} << 16);
-    }
-  };
-  float left[2][kDepth];
-  for (int half = 0; half < 2; ++half) row_of(a, 16 * warp + lane / 4 + 8 * half, left[half]);
-  for (int j = 0; j < kValues / 4; ++j)
-    for (int c = 0; c < 2; ++c) {
-      float right[kDepth];
-      row_of(b, 8 * j + 2 * (lane % 4) + c, right);
-      for (int half = 0; half < 2; ++half) {
-        float sum = add ? d[4 * j + 2 * half + c] : 0.0f;
-        for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
-        d[4 * j + 2 * half + c] = sum;
+  begin_product(to, add_to, [=](float(&d)[kValues], bool add) {
+    constexpr int kDepth = 16;
+    const auto row_of = [](uint64_t operand, int row, float(&into)[kDepth]) {
+      for (int k = 0; k < kDepth; k += 8) {
+        const auto* piece = reinterpret_cast<const uint16_t*>(byte_of(operand, row, 2 * k));
+        for (int i = 0; i < 8; ++i) into[k + i] = __uint_as_float(uint32_t{piece[i]} << 16);
       }
-    }
+    };
+    float left[2][kDepth];
+    for (int half = 0; half < 2; ++half) row_of(a, 16 * warp + lane / 4 + 8 * half, left[half]);
+    for (int j = 0; j < kValues / 4; ++j)
+      for (int c = 0; c < 2; ++c) {
+        float right[kDepth];
+        row_of(b, 8 * j + 2 * (lane % 4) + c, right);
+        for (int half = 0; half < 2; ++half) {
+          float sum = add ? d[4 * j + 2 * half + c] : 0.0f;
+          for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
+          d[4 * j + 2 * half + c] = sum;
+        }
+      }
+  });
 }
 
 }  // namespace
@@ -154,22 +186,29 @@ void copy_box_to(uint32_t blocks, void* to, const TensorMap* map, int32_t column
   }
 }
 
-void wgmma_e4m3(float (&d)[64], uint64_t a, uint64_t b, bool add) {
-  constexpr int kDepth = 32;
+void wgmma_wait() {
+  for (const Product& p : under_way()) p.make();
+  under_way().clear();
+}
+
+void wgmma_e4m3(float (&to)[64], uint64_t a, uint64_t b, bool add_to) {
   const int thread = static_cast<int>(threadIdx.x % 128), warp = thread / 32, lane = thread % 32;
-  float left[2][kDepth];
-  for (int half = 0; half < 2; ++half)
-    for (int k = 0; k < kDepth; ++k) left[half][k] = element(a, 16 * warp + lane / 4 + 8 * half, k);
-  for (int j = 0; j < 16; ++j)
-    for (int c = 0; c < 2; ++c) {
-      float right[kDepth];
-      for (int k = 0; k < kDepth; ++k) right[k] = element(b, 8 * j + 2 * (lane % 4) + c, k);
-      for (int half = 0; half < 2; ++half) {
-        float sum = add ? d[4 * j + 2 * half + c] : 0.0f;
-        for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
-        d[4 * j + 2 * half + c] = sum;
+  begin_product(to, add_to, [=](float(&d)[64], bool add) {
+    constexpr int kDepth = 32;
+    float left[2][kDepth];
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < kDepth; ++k) left[half][k] = element(a, 16 * warp + lane / 4 + 8 * half, k);
+    for (int j = 0; j < 16; ++j)
+      for (int c = 0; c < 2; ++c) {
+        float right[kDepth];
+        for (int k = 0; k < kDepth; ++k) right[k] = element(b, 8 * j + 2 * (lane % 4) + c, k);
+        for (int half = 0; half < 2; ++half) {
+          float sum = add ? d[4 * j + 2 * half + c] : 0.0f;
+          for (int k = 0; k < kDepth; ++k) sum += left[half][k] * right[k];
+          d[4 * j + 2 * half + c] = sum;
+        }
       }
-    }
+  });
 }
 
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add) {

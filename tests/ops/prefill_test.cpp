@@ -160,9 +160,11 @@ Matrix moe(Side& s, const ExpertShape& shape, const Matrix& x, int64_t decode_ro
   return s.read(a.out);
 }
 
-// More rows than one tile for some expert, none for another; widths that end within a tile of columns.
+// More rows than one tile for some expert, none for another; widths that end within a tile of columns; as
+// many blocks of K as a ring has stages.
 TEST_P(Backends, PrefillMoe) {
-  constexpr ExpertShape kExperts[] = {{3, 2, 128, 128, 256, 0, 3}, {9, 4, 256, 128, 384, 2, 2}};
+  constexpr ExpertShape kExperts[] = {
+      {3, 2, 128, 128, 256, 0, 3}, {9, 4, 256, 128, 384, 2, 2}, {2, 1, 512, 128, 512, 0, 2}};
 #ifdef GODWIT_CUDA_EMULATED
   constexpr int64_t kMost = 131, kMoeRows[] = {kMost};
   const Tolerance tolerance = kF32;  // its products are exact here

@@ -23,6 +23,7 @@ struct alignas(1024) Stage {
 };
 struct Shared {
   Stage stage[kStages];
+  float2 by[kStages][kRows];  // a row's scale times those of both halves of the columns
   uint64_t full[kStages], empty[kStages];
 };
 constexpr size_t kSharedBytes = sizeof(Shared) + 1024;  // of which a part makes the stages aligned
@@ -51,19 +52,44 @@ struct SliceProduct {
   float* y;           // [places, width]
 };
 
-// The part of a group that one CTA of a cluster has, and its columns.
+// What a CTA of a cluster does at once: columns of some rows of a group, in whole or half groups.
 struct Task {
   int32_t expert, tile;
   int32_t first, rows;  // places; none where a group has few
-  __device__ Task(const SliceProduct& p, int32_t i, int32_t rank) {
-    const auto at = static_cast<int32_t>(static_cast<uint32_t>(i) / static_cast<uint32_t>(p.tiles));
-    const PlaceGroup group = p.group[at];
-    expert = group.expert;
-    tile = i - at * p.tiles;
-    first = group.first + rank * kRows;
-    rows = max(0, min(kRows, group.rows - rank * kRows));
-  }
 };
+
+// f(task) for those of this cluster. Clusters take tasks in turns; those of a last turn that would leave half
+// of the clusters without one are halved. What a task is comes from memory, and is asked for a task ahead.
+template <class F>
+__device__ void for_each_task(const SliceProduct& p, int32_t rank, F f) {
+  const auto clusters = static_cast<int32_t>(gridDim.x / kCluster);
+  const int32_t all = *p.groups * p.tiles, rest = all % clusters;
+  const int32_t halves = 2 * rest <= clusters ? 2 * rest : 0, tasks = all - rest + max(rest, halves);
+  const int32_t whole = tasks - halves;
+  const auto task_at = [&](int32_t i) -> Task {
+    const bool halved = i >= whole;
+    const int32_t of = halved ? whole + (i - whole) / 2 : i;
+    const auto at = static_cast<int32_t>(static_cast<uint32_t>(of) / static_cast<uint32_t>(p.tiles));
+    PlaceGroup group = p.group[at];
+    if (halved) {
+      const int32_t skipped = (i - whole) % 2 * kRows;
+      group.first += skipped, group.rows = min(kRows, group.rows - skipped);
+    }
+    // One warpgroup of each CTA takes less time than both of one.
+    const int32_t share = group.rows <= kRows ? kRows / 2 : kRows;
+    return {group.expert, of - at * p.tiles, group.first + rank * share,
+            max(0, min(share, group.rows - rank * share))};
+  };
+  auto i = static_cast<int32_t>(blockIdx.x / kCluster);
+  if (i >= tasks) return;
+  Task next = task_at(i);
+#pragma unroll 1
+  for (; i < tasks; i += clusters) {
+    const Task task = next;
+    if (i + clusters < tasks) next = task_at(i + clusters);
+    f(task);
+  }
+}
 
 // Where a thread is in the ring.
 struct Cursor {
@@ -77,11 +103,8 @@ struct Cursor {
 // Each CTA of the cluster copies a half of the weights for both. By one thread.
 template <bool kUp>
 __device__ void feed(const SliceProduct& p, Shared& s, int32_t rank) {
-  const int32_t tasks = *p.groups * p.tiles;
   Cursor at;
-#pragma unroll 1
-  for (int32_t i = blockIdx.x / kCluster; i < tasks; i += gridDim.x / kCluster) {
-    const Task task(p, i, rank);
+  for_each_task(p, rank, [&](const Task& task) {
     const TensorMap* w = p.maps + 3 * task.expert + (kUp ? rank : 2);
     const int32_t w_row = kUp ? task.tile * kHalf : task.tile * kColumns + rank * kHalf;
     const int32_t boxes = (task.rows + kBoxRows - 1) / kBoxRows;
@@ -96,7 +119,37 @@ __device__ void feed(const SliceProduct& p, Shared& s, int32_t rank) {
       if (boxes > 0) copy_box(stage.x, &p.x_map, k * kBlock, task.first, full);
       if (boxes > 1) copy_box(stage.x + kBoxRows * kBlock, &p.x_map, k * kBlock, task.first + kBoxRows, full);
     }
-  }
+  });
+}
+
+// Scales of each stage, by one warp: those that multiply wait for no memory but the stage's.
+template <bool kUp>
+__device__ void scale(const SliceProduct& p, Shared& s, int32_t rank) {
+  constexpr int kLaneRows = kRows / 32;
+  const int lane = threadIdx.x % 32;
+  Cursor at;
+  for_each_task(p, rank, [&](const Task& task) {
+    const ExpertWeights& e = p.experts[task.expert];
+    const int64_t block = int64_t{task.tile} * (kUp ? 1 : 2), last = p.width / kBlock - 1;
+    const Weight &low = kUp ? e.gate : e.down, &high = kUp ? e.up : e.down;
+    const float* of_low = low.scales + block * low.scale_stride;
+    const float* of_high = high.scales + (kUp ? block : min(block + 1, last)) * high.scale_stride;
+    const float* x = p.x.scales + task.first + lane;
+    const int32_t rows = task.rows - lane;
+#pragma unroll 1
+    for (int32_t k = 0; k < p.k_blocks; ++k, at.advance(), x += p.x.capacity) {
+      float of_row[kLaneRows];
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r) of_row[r] = 32 * r < rows ? __ldg(x + 32 * r) : 0.0f;
+      const float by_low = __ldg(of_low++), by_high = __ldg(of_high++);
+      mbarrier_wait(&s.empty[at.stage], at.parity ^ 1);
+#pragma unroll
+      for (int r = 0; r < kLaneRows; ++r)
+        s.by[at.stage][lane + 32 * r] = {of_row[r] * by_low, of_row[r] * by_high};
+      __syncwarp();
+      if (lane == 0) mbarrier_arrive(&s.full[at.stage]);
+    }
+  });
 }
 
 // The quantiser of kernels/quantize.h, bit for bit, with a division for each group instead of each value: a
@@ -194,69 +247,59 @@ __device__ void store_y(const SliceProduct& p, const Task& task, int row, int64_
 }
 
 __device__ void release(Shared& s, int stage) {
+  __syncwarp();  // a lane that lags could not tell which phase has ended
   if (threadIdx.x % 32 < kCluster) mbarrier_arrive_at(&s.empty[stage], threadIdx.x % 32);
 }
 
-// A warpgroup has 64 rows.
-template <bool kUp>
+// A warpgroup has 64 rows. kAtOnce: how many stages the loop is unrolled by, 1 or all of them, for K of as
+// many blocks: where the stage is known, an operand is one addition.
+template <bool kUp, int kAtOnce>
 __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int half) {
-  const int lane = threadIdx.x % 32, row = 64 * half + threadIdx.x % 128 / 32 * 16 + lane / 4;
-  const int32_t tasks = *p.groups * p.tiles;
+  static_assert(kAtOnce == 1 || kAtOnce == kStages);
+  const int lane = threadIdx.x % 32, warp_row = 64 * half + threadIdx.x % 128 / 32 * 16;
+  const int row = warp_row + lane / 4;
   const uint64_t x = wgmma_operand(s.stage[0].x + 64 * half * kBlock), w = wgmma_operand(s.stage[0].w);
   Cursor at;
-#pragma unroll 1
-  for (int32_t i = blockIdx.x / kCluster; i < tasks; i += gridDim.x / kCluster) {
-    const Task task(p, i, rank);
+  for_each_task(p, rank, [&](const Task& task) {
     if (64 * half >= task.rows) {
 #pragma unroll 1
       for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
         mbarrier_wait(&s.full[at.stage], at.parity);
-        __syncwarp();  // a lane that lags could not tell which phase has ended
         release(s, at.stage);
       }
-      continue;
+      return;
     }
-    // Scales of rows come from memory a block of k ahead of their use, those of weights 32 blocks at once.
-    const float* x_scales = p.x.scales + task.first + min(row, task.rows - 1);
-    const int32_t next_row = min(row + 8, task.rows - 1) - min(row, task.rows - 1);
-    float ahead[2] = {x_scales[0], x_scales[next_row]};
-    const ExpertWeights& e = p.experts[task.expert];
-    const int64_t block = int64_t{task.tile} * (kUp ? 1 : 2), last = p.width / kBlock - 1;
-    const Weight &first = kUp ? e.gate : e.down, &second = kUp ? e.up : e.down;
-    const float* const w_scales[2] = {
-        first.scales + block * first.scale_stride + lane,
-        second.scales + (kUp ? block : min(block + 1, last)) * second.scale_stride + lane};
-    float held[2] = {};
+    const bool has_rows = warp_row < task.rows;  // of the warp, which otherwise adds up nothing
     Sums sums[2] = {};
 #pragma unroll 1
-    for (int32_t k = 0; k < p.k_blocks; ++k, at.advance()) {
-      if (k % 32 == 0 && k + lane < p.k_blocks)
-        held[0] = __ldg(w_scales[0] + k), held[1] = __ldg(w_scales[1] + k);
-      const float x_scale[2] = {ahead[0], ahead[1]};
-      if (k + 1 < p.k_blocks) {
-        x_scales += p.x.capacity;
-        ahead[0] = __ldg(x_scales), ahead[1] = __ldg(x_scales + next_row);
+    for (int32_t k = 0; k < p.k_blocks; k += kAtOnce) {
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        const int of = kAtOnce == 1 ? at.stage : u;
+        mbarrier_wait(&s.full[of], at.parity);
+        const float2 by[2] = {s.by[of][row], s.by[of][row + 8]};
+        const uint32_t stage = static_cast<uint32_t>(of) * static_cast<uint32_t>(sizeof(Stage));
+#pragma unroll
+        for (int b = 0; b < 2; ++b) {
+          Sums product;
+          wgmma_settle(product);
+          wgmma_begin();
+#pragma unroll
+          for (int step = 0; step < kBlock / 32; ++step)
+            wgmma_e4m3(product, wgmma_moved(x, stage + 32 * step),
+                       wgmma_moved(w, stage + b * kHalf * kBlock + 32 * step), step > 0);
+          wgmma_commit();
+          wgmma_wait();
+          wgmma_settle(product);
+          if (b == 1) release(s, of);
+          if (!has_rows) continue;
+#pragma unroll
+          for (int v = 0; v < kHalf / 2; ++v)
+            sums[b][v] = fmaf(product[v], b == 0 ? by[v % 4 / 2].x : by[v % 4 / 2].y, sums[b][v]);
+        }
+        if (kAtOnce == 1) at.advance();
       }
-      mbarrier_wait(&s.full[at.stage], at.parity);
-      const uint32_t stage = at.stage * static_cast<uint32_t>(sizeof(Stage));
-#pragma unroll
-      for (int b = 0; b < 2; ++b) {
-        const float w_scale = __shfl_sync(0xffffffffu, held[b], k % 32);
-        const float by[2] = {x_scale[0] * w_scale, x_scale[1] * w_scale};
-        Sums product;
-        wgmma_settle(product);
-        wgmma_begin();
-#pragma unroll
-        for (int step = 0; step < kBlock / 32; ++step)
-          wgmma_e4m3(product, wgmma_moved(x, stage + 32 * step),
-                     wgmma_moved(w, stage + b * kHalf * kBlock + 32 * step), step > 0);
-        wgmma_commit();
-        wgmma_wait();
-        wgmma_settle(product);
-        if (b == 1) release(s, at.stage);
-#pragma unroll
-        for (int v = 0; v < kHalf / 2; ++v) sums[b][v] = fmaf(product[v], by[v % 4 / 2], sums[b][v]);
-      }
+      if (kAtOnce > 1) at.parity ^= 1;
     }
     if constexpr (kUp) {
       store_inner(p, task, row, sums[0], sums[1]);
@@ -265,15 +308,15 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
       for (int b = 0; b < 2; ++b)
         store_y(p, task, row, int64_t{task.tile} * kColumns + b * kHalf + 2 * (lane % 4), sums[b]);
     }
-  }
+  });
 }
 
-template <bool kUp>
+template <bool kUp, int kAtOnce>
 __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_constant__ SliceProduct p) {
   Shared& s = *align_tiles<Shared>(dynamic_shared<uint8_t>());
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
-      mbarrier_init(&s.full[i], 1);
+      mbarrier_init(&s.full[i], 2);
       mbarrier_init(&s.empty[i], kWorkers / 32 * kCluster);
     }
     mbarrier_init_done();
@@ -281,13 +324,14 @@ __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_const
   cluster_sync();
   begin_dependent();
   const auto rank = static_cast<int32_t>(block_of_cluster());
-  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 128), 0);  // alike in a warp
-  if (group == 0) {
-    fewer_registers<24>();
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);  // alike in a warp
+  if (warp < kFeeders / 32) {
+    fewer_registers<40>();
     if (threadIdx.x == 0) feed<kUp>(p, s, rank);
+    if (warp == 1) scale<kUp>(p, s, rank);
   } else {
-    more_registers<240>();
-    multiply<kUp>(p, s, rank, group - 1);
+    more_registers<232>();
+    multiply<kUp, kAtOnce>(p, s, rank, (warp - kFeeders / 32) / 4);
   }
   __syncwarp();
   cluster_sync();  // the other CTA may still tell this one's barriers
@@ -348,9 +392,8 @@ __global__ void __launch_bounds__(kRowThreads)
   const Quotient by = quotient_of(scale);
   uint32_t codes[kLaneColumns / 4];
 #pragma unroll
-  for (int i = 0; i < kLaneColumns; i += 4)
-    codes[i / 4] = by.codes(v[i], v[i + 1], v[i + 2], v[i + 3]);
-  // A lane looks at a choice.
+  for (int i = 0; i < kLaneColumns; i += 4) codes[i / 4] = by.codes(v[i], v[i + 1], v[i + 2], v[i + 3]);
+    // A lane looks at a choice.
 #pragma unroll 1
   for (int32_t begin = 0; begin < chosen; begin += 32) {
     const int32_t c = begin + static_cast<int32_t>(lane);
@@ -360,7 +403,8 @@ __global__ void __launch_bounds__(kRowThreads)
     for (; there != 0; there &= there - 1) {
       const int64_t at = __shfl_sync(0xffffffffu, own, __ffs(static_cast<int>(there)) - 1);
       if (!inside) continue;
-      *reinterpret_cast<uint4*>(to.codes + at * to.columns + column) = {codes[0], codes[1], codes[2], codes[3]};
+      *reinterpret_cast<uint4*>(to.codes + at * to.columns + column) = {codes[0], codes[1], codes[2],
+                                                                        codes[3]};
       if (lane % kLanesOfGroup == 0) to.scales[column / kBlock * to.capacity + at] = scale;
     }
   }
@@ -427,17 +471,23 @@ __global__ void __launch_bounds__(kRowThreads) combine_kernel(const __grid_const
   }
 }
 
-template <bool kUp>
+template <bool kUp, int kAtOnce>
 void launch_product(cudaStream_t stream, const SliceProduct& p, int multiprocessors) {
-  static const bool sized = [] {
-    check(cudaFuncSetAttribute(product_kernel<kUp>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+  const auto kernel = product_kernel<kUp, kAtOnce>;
+  static const bool sized = [kernel] {
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(kSharedBytes)),
           "experts");
     return true;
   }();
   static_cast<void>(sized);
   const auto blocks = static_cast<unsigned>(multiprocessors / kCluster * kCluster);
-  launch_clusters(stream, "experts", kCluster, blocks, kThreads, kSharedBytes, product_kernel<kUp>, p);
+  launch_clusters(stream, "experts", kCluster, blocks, kThreads, kSharedBytes, kernel, p);
+}
+template <bool kUp>
+void launch_product(cudaStream_t stream, const SliceProduct& p, int multiprocessors) {
+  if (p.k_blocks % kStages == 0) return launch_product<kUp, kStages>(stream, p, multiprocessors);
+  launch_product<kUp, 1>(stream, p, multiprocessors);
 }
 
 bool aligned_rows(const View& v) {

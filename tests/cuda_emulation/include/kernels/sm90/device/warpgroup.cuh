@@ -41,8 +41,10 @@ inline uint64_t wgmma_moved(uint64_t operand, uint32_t bytes) {
 }
 inline void fence_products() {}
 inline void wgmma_begin() {}
+// Products are made as late as they may be: when they are waited for. Until then what they write is no
+// number.
 inline void wgmma_commit() {}
-inline void wgmma_wait() {}
+void wgmma_wait();
 template <int kValues>
 void wgmma_settle(float (&)[kValues]) {}
 void wgmma_bf16(float (&d)[4], uint64_t a, uint64_t b, bool add);
