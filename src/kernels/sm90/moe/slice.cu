@@ -269,7 +269,8 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
       }
       return;
     }
-    const bool has_rows = warp_row < task.rows;  // of the warp, which otherwise adds up nothing
+    // A warp without rows need not add up what it has. In gate and up the branch costs more than it saves.
+    const bool adds = kUp || warp_row < task.rows;
     Sums sums[2] = {};
 #pragma unroll 1
     for (int32_t k = 0; k < p.k_blocks; k += kAtOnce) {
@@ -292,7 +293,7 @@ __device__ void multiply(const SliceProduct& p, Shared& s, int32_t rank, int hal
           wgmma_wait();
           wgmma_settle(product);
           if (b == 1) release(s, of);
-          if (!has_rows) continue;
+          if (!adds) continue;
 #pragma unroll
           for (int v = 0; v < kHalf / 2; ++v)
             sums[b][v] = fmaf(product[v], b == 0 ? by[v % 4 / 2].x : by[v % 4 / 2].y, sums[b][v]);
