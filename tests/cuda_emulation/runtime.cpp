@@ -106,6 +106,13 @@ struct BulkCopy {
   Fibers::Copy copy;
 };
 std::vector<BulkCopy> bulk_copies;
+struct BulkStore {
+  unsigned thread;
+  void* to;  // null: the end of a group
+  const void* from;
+  size_t bytes;
+};
+std::vector<BulkStore> bulk_stores;
 
 Fibers::Shape enter_cluster(const Launch& launch, unsigned index) {
   blockDim = launch.config.blockDim;
@@ -129,6 +136,7 @@ void run_first_waiting() {
     const auto seen = launch.seen.find(index);
     fibers.run(enter_cluster(launch, index), reversed(), launch.thread,
                seen == launch.seen.end() || seen->second.empty() ? nullptr : &seen->second);
+    if (!bulk_stores.empty()) fail("a block ended with %zu bulk copies out under way", bulk_stores.size());
     if (!bulk_copies.empty()) fail("a block ended with %zu bulk copies under way", bulk_copies.size());
   }
 }
@@ -148,6 +156,7 @@ void run_grid(const cudaLaunchConfig_t& config, unsigned cluster, const std::fun
     launch.lets_next |=
         fibers.look_ahead(enter_cluster(launch, index), reversed(), thread, launch.seen[index]);
     bulk_copies.clear();
+    bulk_stores.clear();
   }
   waiting.push_back(std::move(launch));
 }
@@ -219,6 +228,11 @@ cudaError_t allow_shared(const void* kernel, int bytes) {
   std::lock_guard lock(launching);
   allowed_shared[kernel] = bytes;
   return cudaSuccess;
+}
+
+cudaError_t most_clusters(int* clusters, const cudaLaunchConfig_t& config) {
+  *clusters = static_cast<int>(std::max(1u, kMultiprocessors / config.attrs[0].val.clusterDim.x));
+  return state();
 }
 
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread) {
@@ -325,6 +339,32 @@ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
     emulation::bulk_copies.push_back({barrier, copy});
   }
 }
+namespace {
+unsigned running_thread() {
+  return blockIdx.x * blockDim.x + threadIdx.x;
+}
+}  // namespace
+void copy_bulk_out(void* to, const void* from, uint32_t bytes) {
+  if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16 != 0)
+    emulation::fail("a bulk copy out of %zu bytes is not aligned to 16", size_t{bytes});
+  emulation::bulk_stores.push_back({running_thread(), to, from, bytes});
+}
+void commit_bulk_out() {
+  emulation::bulk_stores.push_back({running_thread(), nullptr, nullptr, 0});
+}
+void wait_bulk_out_but(int pending) {
+  auto& stores = emulation::bulk_stores;
+  const unsigned own = running_thread();
+  int groups = 0;
+  for (const auto& store : stores) groups += store.thread == own && store.to == nullptr ? 1 : 0;
+  std::erase_if(stores, [&](const emulation::BulkStore& store) {
+    if (store.thread != own || groups <= pending) return false;
+    if (store.to != nullptr) std::memcpy(store.to, store.from, store.bytes);
+    groups -= store.to == nullptr ? 1 : 0;
+    return true;
+  });
+}
+
 // An empty group counts too.
 void commit_copies() {
   auto& copies = fibers.copies();

@@ -21,9 +21,9 @@ namespace godwit::sm90 {
 namespace {
 
 struct Barrier {
-  uint16_t count, pending;  // arrivals of a phase, and those still missing
-  int16_t copied;           // announced and not yet there, 16 bytes each
-  uint16_t phase;
+  uint32_t count : 12, pending : 12;  // arrivals of a phase, and those still missing
+  uint32_t phase : 8;
+  int32_t copied;  // bytes announced and not yet there
 };
 static_assert(sizeof(Barrier) == sizeof(uint64_t));
 
@@ -97,15 +97,15 @@ void multiply_bf16(float (&to)[kValues], uint64_t a, uint64_t b, bool add_to) {
 }  // namespace
 
 void mbarrier_init(uint64_t* barrier, uint32_t count) {
-  store(barrier, {static_cast<uint16_t>(count), static_cast<uint16_t>(count), 0, 0});
+  store(barrier, {count & 0xfffu, count & 0xfffu, 0, 0});
 }
 void mbarrier_init_done() {}
 namespace {
 // `bytes` are announced (positive) or have come (negative).
 void change(uint64_t* barrier, int arrivals, int64_t bytes) {
   Barrier b = load(barrier);
-  b.copied = static_cast<int16_t>(b.copied + bytes / 16);
-  b.pending = static_cast<uint16_t>(b.pending - arrivals);
+  b.copied = static_cast<int32_t>(b.copied + bytes);
+  b.pending = (b.pending - static_cast<unsigned>(arrivals)) & 0xfffu;
   if (b.pending == 0 && b.copied == 0) b.pending = b.count, ++b.phase;
   store(barrier, b);
 }
@@ -123,6 +123,10 @@ void mbarrier_arrive_copies(uint64_t* barrier) {
   commit_copies();
   wait_copies_but(0);
   mbarrier_arrive(barrier);
+}
+void store_async_at(float* to, uint32_t block, float value, uint64_t* barrier) {
+  *static_cast<float*>(emulation::shared_of(to, block)) = value;
+  change(static_cast<uint64_t*>(emulation::shared_of(barrier, block)), 0, -int64_t{sizeof value});
 }
 void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
   // The phase of a parity has ended when the one that runs has the other; one that never ran has ended for

@@ -282,7 +282,7 @@ Matrix boundary(Side& s, int64_t width, const Matrix& streams, const Matrix& mix
 }
 
 TEST_P(Backends, PrefillBoundary) {
-  for (const int64_t width : {16, 144, 384, 1024}) {
+  for (const int64_t width : {16, 144, 384, 1152, 4096}) {
     for (const bool expands : {true, false}) {
       constexpr int64_t kRows = 35;
       const Matrix streams = random_matrix(390, kRows, 4 * width), mix = random_matrix(391, kRows, 20);

@@ -288,7 +288,7 @@ void CudaOps::boundary(const kernels::MhcExpand* expand, const kernels::MhcColla
   });
   part(decode, rows - decode,
        [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
-         mhc_boundary_slice(device_.stream(), e, c, norm, to, partial(c), device_.multiprocessors());
+         mhc_boundary_slice(device_.stream(), e, c, norm, to);
        });
 }
 

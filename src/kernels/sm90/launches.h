@@ -68,10 +68,10 @@ bool fits_boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse&
 int64_t boundary_bytes(int64_t rows, int64_t width);
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                   const float* norm, const View& normed, const Quantized* codes, float* partial);
-// The form of prompt rows, with the same `partial`, where the other fits.
+// The form of prompt rows, where the other fits.
 bool fits_boundary_slice(const kernels::MhcCollapse& a);
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                        const float* norm, const View& normed, float* partial, int multiprocessors);
+                        const float* norm, const View& normed);
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);
 
 constexpr int64_t kMaxKdaHead = 256;  // d: a tile of the state lies in shared memory

@@ -86,6 +86,7 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 
 namespace godwit::emulation {
 cudaError_t allow_shared(const void* kernel, int bytes);
+cudaError_t most_clusters(int* clusters, const cudaLaunchConfig_t& config);  // at least one
 // Runs `thread` once for every thread of the grid, now or, while the stream is captured, on every replay.
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::function<void()> thread);
 }  // namespace godwit::emulation
@@ -93,6 +94,11 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int value) {
   return godwit::emulation::allow_shared(reinterpret_cast<const void*>(kernel), value);
+}
+template <class... Parameters>
+cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, void (*)(Parameters...),
+                                           const cudaLaunchConfig_t* config) {
+  return godwit::emulation::most_clusters(clusters, *config);
 }
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),

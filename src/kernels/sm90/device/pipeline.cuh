@@ -44,6 +44,24 @@ void launch_clusters(cudaStream_t stream, const char* op, unsigned cluster, unsi
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(std::forward<Arguments>(arguments))...),
         op);
 }
+// How many such clusters run at the same time.
+template <class... Parameters>
+int64_t most_clusters(const char* op, unsigned cluster, unsigned threads, size_t shared,
+                      void (*kernel)(Parameters...)) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(cluster);
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int clusters = 0;
+  check(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config), op);
+  if (clusters < 1) fatal(op, cudaErrorInvalidConfiguration);
+  return clusters;
+}
 template <class... Parameters, class... Arguments>
 void launch_dependent(cudaStream_t stream, const char* op, unsigned blocks, unsigned threads, size_t shared,
                       void (*kernel)(Parameters...), Arguments&&... arguments) {

@@ -109,6 +109,34 @@ __device__ inline void copy_bulk(void* to, const void* from, uint32_t bytes, uin
       : "memory");
 }
 
+// The other way, from what ordinary stores wrote before fence_products(). A thread's copies make groups.
+__device__ inline void copy_bulk_out(void* to, const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to),
+               "r"(static_cast<uint32_t>(__cvta_generic_to_shared(from))), "r"(bytes)
+               : "memory");
+}
+__device__ inline void commit_bulk_out() {
+  asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+// All but the last kPending groups have read what they copy.
+template <int kPending>
+__device__ inline void wait_bulk_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
+}
+// All are done.
+__device__ inline void wait_bulk_out() {
+  asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+// To the same place in a block of the cluster, whose barrier is told of the four bytes.
+__device__ inline void store_async_at(float* to, uint32_t block, float value, uint64_t* barrier) {
+  asm volatile(
+      "{\n.reg .b32 to, told;\nmapa.shared::cluster.u32 to, %0, %1;\nmapa.shared::cluster.u32 told, %2, "
+      "%1;\nst.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [to], %3, [told];\n}" ::"r"(
+          static_cast<uint32_t>(__cvta_generic_to_shared(to))),
+      "r"(block), "r"(static_cast<uint32_t>(__cvta_generic_to_shared(barrier))), "r"(__float_as_uint(value))
+      : "memory");
+}
+
 // Products of a warpgroup, of operands in shared memory: rows of 128 bytes whose 16-byte pieces p of row r
 // lie at p ^ (r % 8); tiles begin at multiples of 1,024 bytes. A step of 32 bytes along the rows adds 2 to an
 // operand.

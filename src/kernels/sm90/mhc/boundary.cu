@@ -9,15 +9,22 @@
 namespace godwit::sm90 {
 namespace {
 
-constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping, kMix = Boundary::kMix,
-              kPartial = Boundary::kPartial;
+constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping, kMix = Boundary::kMix;
+constexpr int kPartial = 32;  // floats of a row and slice: the mapping, then the sum of squares
+
+struct Sliced : Boundary {
+  int32_t slices;  // of columns
+  float* partial;  // [T, slices, kPartial]
+  Quantized codes;  // of normed; null: not wanted
+};
+
 constexpr int kRows = 8;  // of a block: one column tile of mma
 constexpr int kMixWarps = 4, kMixThreads = 32 * kMixWarps;
 constexpr int kWarpColumns = 8, kColumns = kMixWarps * kWarpColumns;  // of a slice
 
 // Lane (g, t) has row g and columns 2 t, 2 t + 1 of the warp's eight. A step of the product takes a column of
 // each lane; its slots 2 t, 2 t + 1, 2 t + 8, 2 t + 9 are that column's four streams.
-__global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant__ Boundary a) {
+__global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant__ Sliced a) {
   __shared__ float sums[kMixWarps][kRows][kPartial + 1];
   let_next_start();
   const auto slices = static_cast<unsigned>(a.slices), slice = blockIdx.x % slices;
@@ -117,44 +124,13 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
 constexpr int kThreads = 512, kWarps = kThreads / 32;
 constexpr int kAll = kThreads + 32;              // and one warp for Sinkhorn
 constexpr int kEach = 2;                         // pieces of four columns a thread keeps
-constexpr int kMaxWidth = 4 * kEach * kThreads;  // D
-
-// c: logits in, C out. One thread holds all of it: a step is four sums and four reciprocals deep.
-__device__ inline void sinkhorn(float (&c)[kStreams][kStreams], float eps, int32_t iterations) {
-#pragma unroll
-  for (int i = 0; i < kStreams; ++i) {
-    const float largest = fmaxf(fmaxf(c[i][0], c[i][1]), fmaxf(c[i][2], c[i][3]));
-#pragma unroll
-    for (int j = 0; j < kStreams; ++j) c[i][j] = fast_exp(c[i][j] - largest);
-    const float by = fast_reciprocal((c[i][0] + c[i][1]) + (c[i][2] + c[i][3]));
-#pragma unroll
-    for (int j = 0; j < kStreams; ++j) c[i][j] = fmaf(c[i][j], by, eps);
-  }
-  const auto column_step = [&] {
-#pragma unroll
-    for (int j = 0; j < kStreams; ++j) {
-      const float by = fast_reciprocal(((c[0][j] + c[1][j]) + (c[2][j] + c[3][j])) + eps);
-#pragma unroll
-      for (int i = 0; i < kStreams; ++i) c[i][j] *= by;
-    }
-  };
-  column_step();
-#pragma unroll 1
-  for (int32_t step = 1; step < iterations; ++step) {
-#pragma unroll
-    for (int i = 0; i < kStreams; ++i) {
-      const float by = fast_reciprocal(((c[i][0] + c[i][1]) + (c[i][2] + c[i][3])) + eps);
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j) c[i][j] *= by;
-    }
-    column_step();
-  }
-}
+constexpr int kMaxWidth = Boundary::kMaxWidth;
+static_assert(kMaxWidth <= 4 * kEach * kThreads);
 
 // Four of the sums of a slice; a thread has two slices, kAll / kQuads apart.
 constexpr int kQuads = kPartial / 4;
 static_assert(kMaxWidth / kColumns <= 2 * kAll / kQuads);
-__device__ inline float4 load_slice(const Boundary& a, int64_t t, int slices, int nth) {
+__device__ inline float4 load_slice(const Sliced& a, int64_t t, int slices, int nth) {
   const int s = static_cast<int>(threadIdx.x) / kQuads + nth * (kAll / kQuads);
   if (s >= slices) return float4{0, 0, 0, 0};
   const float* from = a.partial + (t * slices + s) * kPartial;
@@ -203,7 +179,7 @@ __device__ inline void quantize_group(const float4& v, const Quantized& to, int6
   if (threadIdx.x % 32 == 0) to.scales[row * (to.padded / kFp8Block) + column / kFp8Block] = scale;
 }
 
-__global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__ Boundary a) {
+__global__ void __launch_bounds__(kAll, 2) finish_kernel(const __grid_constant__ Sliced a) {
   __shared__ float squares_of[kWarps];
   let_next_start();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -318,7 +294,7 @@ int64_t boundary_bytes(int64_t rows, int64_t width) {
 }
 
 Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
-                     const View& normed, float* partial) {
+                     const View& normed) {
   Boundary b{};
   b.expands = expand != nullptr;
   if (expand) b.old_mix = rows_of<const float>(expand->mix), b.y = rows_of<const float>(expand->y);
@@ -332,7 +308,6 @@ Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollaps
   b.iterations = a.iterations;
   b.width = static_cast<int32_t>(a.x.cols);
   b.rows = a.x.rows;
-  b.partial = partial;
   b.mix = rows_of<float>(a.mix);
   b.x = rows_of<float>(a.x);
   b.norm = norm;
@@ -340,19 +315,15 @@ Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollaps
   return b;
 }
 
-void finish_boundary(cudaStream_t stream, const Boundary& b) {
-  launch_dependent(stream, "mhc_boundary", blocks_for(b.rows, 1), kAll, 0, finish_kernel, b);
-}
-
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                   const float* norm, const View& normed, const Quantized* codes, float* partial) {
   if (a.x.rows == 0) return;
-  Boundary b = boundary_of(expand, a, norm, normed, partial);
+  Sliced b{boundary_of(expand, a, norm, normed), 0, partial, {}};
   b.slices = b.width / kColumns;
   if (codes) b.codes = *codes;
   const int64_t blocks = b.slices * ((b.rows + kRows - 1) / kRows);
   launch_dependent(stream, "mhc_boundary", blocks_for(blocks, 1), kMixThreads, 0, mix_kernel, b);
-  finish_boundary(stream, b);
+  launch_dependent(stream, "mhc_boundary", blocks_for(b.rows, 1), kAll, 0, finish_kernel, b);
 }
 
 }  // namespace godwit::sm90

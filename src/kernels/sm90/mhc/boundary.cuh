@@ -1,4 +1,4 @@
-// What the two forms of the boundary share: its arguments, and the launch that ends both.
+// What the two forms of the boundary share: its arguments and Sinkhorn.
 #pragma once
 
 #include "kernels/sm90/device/common.cuh"
@@ -9,7 +9,7 @@ namespace godwit::sm90 {
 struct Boundary {
   static constexpr int kStreams = 4, kMapping = 2 * kStreams + kStreams * kStreams;
   static constexpr int kMix = kStreams + kStreams * kStreams;
-  static constexpr int kPartial = 32;  // floats of a row and slice: the mapping, then the sum of squares
+  static constexpr int kMaxWidth = 4096;  // D
 
   bool expands;
   Rows<const float> old_mix, y;
@@ -20,18 +20,45 @@ struct Boundary {
   float norm_eps, hc_eps;
   int32_t iterations, width;
   int64_t rows;
-  int32_t slices;  // of columns, in `partial`
-  float* partial;  // [T, slices, kPartial]
   Rows<float> mix, x;
   const float* norm;  // null: x is written, else its normed rows are
   ActivationRows normed;
-  Quantized codes;  // of normed; null: not wanted
 };
 
-// `slices` and `codes` are left to the form.
 Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
-                     const View& normed, float* partial);
-// Adds the shares up, maps, runs Sinkhorn, collapses, normalises and quantises: a block a row.
-void finish_boundary(cudaStream_t stream, const Boundary& b);
+                     const View& normed);
+
+// c: logits in, C out. One thread holds all of it: a step is four sums and four reciprocals deep.
+__device__ inline void sinkhorn(float (&c)[Boundary::kStreams][Boundary::kStreams], float eps, int32_t iterations) {
+  constexpr int kStreams = Boundary::kStreams;
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    const float largest = fmaxf(fmaxf(c[i][0], c[i][1]), fmaxf(c[i][2], c[i][3]));
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) c[i][j] = fast_exp(c[i][j] - largest);
+    const float by = fast_reciprocal((c[i][0] + c[i][1]) + (c[i][2] + c[i][3]));
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) c[i][j] = fmaf(c[i][j], by, eps);
+  }
+  const auto column_step = [&] {
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+      const float by = fast_reciprocal(((c[0][j] + c[1][j]) + (c[2][j] + c[3][j])) + eps);
+#pragma unroll
+      for (int i = 0; i < kStreams; ++i) c[i][j] *= by;
+    }
+  };
+  column_step();
+#pragma unroll 1
+  for (int32_t step = 1; step < iterations; ++step) {
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float by = fast_reciprocal(((c[i][0] + c[i][1]) + (c[i][2] + c[i][3])) + eps);
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j) c[i][j] *= by;
+    }
+    column_step();
+  }
+}
 
 }  // namespace godwit::sm90

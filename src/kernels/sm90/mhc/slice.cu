@@ -1,157 +1,430 @@
-// The mapping of prompt rows of four streams (glm5_next spec §6, kernels spec §4.3): a block has 256 columns
-// of every stream, whose share of `fn` stays in registers, and walks tiles of 16 rows. Each warp has 32 of
-// the columns and rings of its own, so memory never waits for another warp: it expands the streams, writes
-// them back and multiplies them with `fn` on tensor cores, each value as three bf16 parts that hold all its
-// bits. finish_boundary() adds the blocks' sums in the order of columns, so a row's bits depend on D only.
+// The boundary of prompt rows in one pass over four streams (glm5_next spec §6, kernels spec §3.5). A cluster
+// of eight blocks walks tiles of eight rows; a block has an eighth of the columns of every stream, and their
+// share of `fn` in registers. Rows stay in shared memory from their load to their collapse: eight warps
+// expand a tile and multiply it with `fn` (each value as three bf16 parts that hold all its bits), collapse
+// the tile before it, whose mapping has come meanwhile, and normalise the one before that. Four more warps
+// copy, add the workers' sums, map a row of each tile, and scale. Sums are added in the order of columns, so
+// a row's bits depend on D only.
 #include <algorithm>
 
 #include "kernels/sm90/device/pipeline.cuh"
+#include "kernels/sm90/device/warpgroup.cuh"
 #include "kernels/sm90/mhc/boundary.cuh"
 
 namespace godwit::sm90 {
 namespace {
 
-constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping, kMix = Boundary::kMix,
-              kPartial = Boundary::kPartial;
-constexpr int kWarps = 8, kThreads = 32 * kWarps;
-constexpr int kWarpColumns = 32, kColumns = kWarps * kWarpColumns;  // of every stream
-constexpr int kGroup = 16, kGroups = kWarpColumns / kGroup;         // columns of a product's step
-constexpr int kTile = 16;                                           // rows
-constexpr int kStages = 2;                                          // 92 KB of a block on their way
-constexpr int kPieces = kWarpColumns / 4;                           // of 16 bytes
-constexpr int kSums = kMapping + 1;
+constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping;
+constexpr int kSums = kMapping + 1;  // of a row: the mapping, then the sum of squares
+constexpr int kCluster = 8, kTile = 8;
+constexpr int kWorkers = 8, kThreads = 32 * (kWorkers + 4);
+constexpr int kWarpColumns = 64, kColumns = kWorkers * kWarpColumns;  // of every stream
+constexpr int kGroup = 16, kGroups = kWarpColumns / kGroup;           // columns of a product's step
+constexpr int kSlots = 3;
+static_assert(kTile == kCluster);  // row r of a tile is mapped by block r
+static_assert(Boundary::kMaxWidth <= kCluster * kColumns);
 
-// Of a warp. Odd rows have their halves swapped, so that the rows that a quarter of a warp reads do not share
-// banks.
-struct Stage {
-  float4 values[kTile][kStreams + 1][kPieces];  // the streams, then y
-  float mix[kTile][kMix];
+// The even or the odd rows, which begin in different halves of the banks: a quarter of a warp reads 64 bytes
+// of one of each.
+struct Half {
+  float streams[kSlots][kTile / 2][kStreams][kColumns];
+  float y[2][kTile / 2][kColumns];  // then a warp's sums of these rows, at the warp's first column
+  float apart[16];
 };
 struct Shared {
-  Stage stages[kWarps][kStages];
-  float sums[2][kWarps][kTile][kSums];
+  Half half[2];
+  float sums[2][kCluster][kSums];  // of the row that this block maps, by block
+  float4 pre[2][kTile];
+  float shares[2][kCluster][kTile];  // of the sums of squares of x, by block
+  float squares[kWorkers][kTile];    // and by warp
+  float by[kTile];
+  uint64_t full[kSlots], expanded[kSlots], collapsed[kSlots];
+  // Two of each: tiles take turns.
+  uint64_t summed[2], added[2], gathered[2], mapped[2], squared[2], shared[2], scaled[2];
 };
 static_assert(sizeof(Shared) <= 227 << 10);
 
-__device__ inline int place_of(int row, int piece) {
-  return piece ^ (row % 2 * (kPieces / 2));
-}
+// Of a cluster, with the columns of a block.
+struct Walk {
+  int64_t rows;
+  uint32_t first, step;
+  int count;  // tiles
+  int rank, column, columns;
 
-__device__ void load_tile(const Boundary& a, int64_t tile, int column, Stage& to) {
-  const int lane = threadIdx.x % 32, piece = lane % kPieces;
-  const int64_t first = tile * kTile;
-  if (column < a.width && first < a.rows) {
-#pragma unroll
-    for (int r = 0; r < kTile; r += 32 / kPieces) {
-      const int row = r + lane / kPieces;
-      const bool present = first + row < a.rows;
-      const int64_t t = present ? first + row : a.rows - 1;
-      const float* from = a.streams(t) + column + 4 * piece;
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j, from += a.width)
-        copy_async(&to.values[row][j][place_of(row, piece)], from, present);
-      if (a.expands)
-        copy_async(&to.values[row][kStreams][place_of(row, piece)], a.y(t) + column + 4 * piece, present);
-    }
-    if (a.expands) {
-#pragma unroll 1
-      for (int i = lane; i < kTile * (kMix / 4); i += 32) {
-        const int row = i / (kMix / 4), at = i % (kMix / 4) * 4;
-        const bool present = first + row < a.rows;
-        copy_async(&to.mix[row][at], a.old_mix(present ? first + row : a.rows - 1) + at, present);
-      }
-    }
+  __device__ explicit Walk(const Boundary& a) {
+    rows = a.rows;
+    const auto tiles = static_cast<uint32_t>((a.rows + kTile - 1) / kTile);
+    step = gridDim.x / kCluster, first = blockIdx.x / kCluster;
+    count = static_cast<int>((tiles - first + step - 1) / step);
+    rank = static_cast<int>(block_of_cluster());
+    const int most = (a.width + kCluster * kUnit - 1) / (kCluster * kUnit) * kUnit;
+    column = rank * most;
+    columns = max(0, min(most, a.width - column));
   }
-  commit_copies();  // a group each time, so that they can be counted
-}
+  __device__ int64_t row_of(int n) const { return (first + uint64_t{step} * static_cast<unsigned>(n)) * kTile; }
+  // None of a tile that is not there.
+  __device__ int rows_of(int n) const {
+    return n < count ? static_cast<int>(min(int64_t{kTile}, rows - row_of(n))) : 0;
+  }
 
-// Of one lane: rows lane / 4 and + 8; accumulators as mma.m16n8k16 has them, eight outputs of the mapping a
-// tile.
-struct Sums {
-  float dot[3][4];
-  float squares[2];
+  static constexpr int kUnit = static_cast<int>(kFp8Block);
 };
 
-// Lane t of a quad takes columns 4 t to 4 t + 3 of a group. The order of k is free as long as both sides
-// agree.
-using Weights = uint2[kGroups][kStreams][3];
+// Where tile n lies.
+struct Turn {
+  int n = 0, slot = 0;
+  uint32_t parity = 0;  // of the slot's barriers
+  __device__ void advance() {
+    ++n;
+    if (++slot == kSlots) slot = 0, parity ^= 1;
+  }
+  __device__ Turn before() const {
+    return {n - 1, slot == 0 ? kSlots - 1 : slot - 1, slot == 0 ? parity ^ 1 : parity};
+  }
+  __device__ int side() const { return n % 2; }
+  __device__ uint32_t side_parity() const { return n / 2 % 2; }
+};
 
-__device__ void multiply_tile(const Boundary& a, const Stage& s, const Weights& fn, int64_t first, int column,
-                              Sums& sums) {
-  const int lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
+__device__ void await(uint64_t (&barrier)[2], const Turn& at) {
+  mbarrier_wait(&barrier[at.side()], at.side_parity());
+}
+// By the lanes of a warp that have done their part.
+__device__ void tell(uint64_t* barrier) {
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+}
+// What the barriers of tile n wait for, told by one thread once the tile of the same side before it is there.
+__device__ void expect_sums(Shared& s, const Walk& walk, int n) {
+  if (walk.rank < walk.rows_of(n))
+    mbarrier_arrive_expecting(&s.gathered[n % 2], kCluster * kSums * uint32_t{sizeof(float)});
+}
+__device__ void expect_mapping(Shared& s, const Walk& walk, int n) {
+  if (n < walk.count)
+    mbarrier_arrive_expecting(&s.mapped[n % 2], static_cast<uint32_t>(walk.rows_of(n) * sizeof(float4)));
+}
+__device__ void expect_shares(Shared& s, const Walk& walk, int n) {
+  if (n < walk.count)
+    mbarrier_arrive_expecting(&s.shared[n % 2], kCluster * kTile * uint32_t{sizeof(float)});
+}
+
+// A lane has a stream of a row, and the first lanes a row of y.
+__device__ void load_tile(const Boundary& a, Shared& s, const Walk& walk, int n, int slot) {
+  const int lane = threadIdx.x % 32, row = lane / kStreams, stream = lane % kStreams, rows = walk.rows_of(n);
+  const auto bytes = static_cast<uint32_t>(walk.columns * sizeof(float));
+  uint64_t* const full = &s.full[slot];
+  if (lane == 0) mbarrier_arrive_expecting(full, rows * (kStreams + (a.expands ? 1 : 0)) * bytes);
+  __syncwarp();
+  if (bytes == 0) return;
+  const int64_t first = walk.row_of(n);
+  if (row < rows)
+    copy_bulk(s.half[row % 2].streams[slot][row / 2][stream],
+              a.streams(first + row) + stream * a.width + walk.column, bytes, full);
+  if (a.expands && lane < rows)
+    copy_bulk(s.half[lane % 2].y[n % 2][lane / 2], a.y(first + lane) + walk.column, bytes, full);
+}
+
+__device__ void copy_tiles(const Boundary& a, Shared& s, const Walk& walk) {
+  const int lane = threadIdx.x % 32, row = lane / kStreams, stream = lane % kStreams;
+  const auto bytes = static_cast<uint32_t>(walk.columns * sizeof(float));
+  for (int n = 0; n < min(2, walk.count); ++n) load_tile(a, s, walk, n, n);
+#pragma unroll 1
+  for (Turn at; at.n < walk.count; at.advance()) {
+    mbarrier_wait(&s.expanded[at.slot], at.parity);
+    if (a.expands) {
+      if (row < walk.rows_of(at.n) && bytes > 0)
+        copy_bulk_out(a.streams(walk.row_of(at.n) + row) + stream * a.width + walk.column,
+                      s.half[row % 2].streams[at.slot][row / 2][stream], bytes);
+      commit_bulk_out();
+    }
+    if (at.n + 2 >= walk.count) continue;
+    await(s.added, at);
+    const Turn before = at.before();  // whose slot is the next
+    if (at.n > 0) {
+      mbarrier_wait(&s.collapsed[before.slot], before.parity);
+      wait_bulk_read<1>();
+    }
+    __syncwarp();
+    load_tile(a, s, walk, at.n + 2, before.slot);
+  }
+  wait_bulk_out();
+}
+
+// The workers' sums go to the blocks that map these rows.
+__device__ void add_sums(Shared& s, const Walk& walk) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll 1
+  for (Turn at; at.n < walk.count; at.advance()) {
+    const int side = at.side(), rows = walk.rows_of(at.n);
+    await(s.summed, at);
+#pragma unroll 2
+    for (int r = 0; r < rows; ++r) {
+      if (lane >= kSums) break;
+      const float* from = &s.half[r % 2].y[side][r / 2][lane];
+      float sum = 0;
+#pragma unroll
+      for (int w = 0; w < kWorkers; ++w) sum += from[w * kWarpColumns];
+      store_async_at(&s.sums[side][walk.rank][lane], r, sum, &s.gathered[side]);
+    }
+    tell(&s.added[side]);
+  }
+}
+
+// The row of each tile that is this block's: its mapping for all blocks, then what the next boundary needs.
+__device__ void map_rows(const Boundary& a, Shared& s, const Walk& walk) {
+  const int lane = threadIdx.x % 32, part = lane < kStreams ? 0 : lane < 2 * kStreams ? 1 : 2;
+  const float scale = a.scale[part], base = lane < kMapping ? a.base[lane] : 0;
+#pragma unroll 1
+  for (Turn at; walk.rank < walk.rows_of(at.n); at.advance()) {
+    const int side = at.side();
+    await(s.gathered, at);
+    float sum = 0;
+    if (lane < kSums) {
+#pragma unroll
+      for (int b = 0; b < kCluster; ++b) sum += s.sums[side][b][lane];
+    }
+    __syncwarp();
+    if (lane == 0) expect_sums(s, walk, at.n + 2);
+    const float squares = __shfl_sync(0xffffffffu, sum, kMapping);
+    const float r = fast_rsqrt(squares * fast_reciprocal(static_cast<float>(kStreams * a.width)) + a.norm_eps);
+    const float logit = fmaf(r * sum, scale, base), activated = fast_sigmoid(logit);
+    const float pre = __shfl_sync(0xffffffffu, activated, lane % kStreams) + a.hc_eps;
+    store_async_at(reinterpret_cast<float*>(&s.pre[side][walk.rank]) + lane % kStreams, lane / kStreams, pre,
+                   &s.mapped[side]);
+    float c[kStreams][kStreams];
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+#pragma unroll
+      for (int j = 0; j < kStreams; ++j)
+        c[i][j] = __shfl_sync(0xffffffffu, logit, (2 + i) * kStreams + j);
+    }
+    sinkhorn(c, a.hc_eps, a.iterations);
+    float* const mix = a.mix(walk.row_of(at.n) + walk.rank);
+    if (lane >= kStreams && lane < 2 * kStreams) mix[lane - kStreams] = 2 * activated;
+    if (lane != 0) continue;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i)
+      reinterpret_cast<float4*>(mix)[1 + i] = float4{c[i][0], c[i][1], c[i][2], c[i][3]};
+  }
+}
+static_assert(kCluster * kStreams == 32);
+
+// The norms of collapsed rows.
+__device__ void scale_rows(const Boundary& a, Shared& s, const Walk& walk) {
+  const int lane = threadIdx.x % 32, row = lane % kTile;
+#pragma unroll 1
+  for (Turn at; at.n < walk.count; at.advance()) {
+    const int side = at.side();
+    await(s.squared, at);
+    float share = 0;
+#pragma unroll
+    for (int w = 0; w < kWorkers; ++w) share += s.squares[w][row];
+#pragma unroll
+    for (int b = lane / kTile; b < kCluster; b += 32 / kTile)
+      store_async_at(&s.shares[side][walk.rank][row], b, share, &s.shared[side]);
+    await(s.shared, at);
+    float total = 0;
+#pragma unroll
+    for (int b = 0; b < kCluster; ++b) total += s.shares[side][b][row];
+    __syncwarp();
+    if (lane == 0) expect_shares(s, walk, at.n + 2);
+    if (lane < kTile)
+      s.by[row] = fast_rsqrt(total * fast_reciprocal(static_cast<float>(a.width)) + a.norm_eps);
+    tell(&s.scaled[side]);
+  }
+}
+
+// A worker's lane has row lane / 4 of a tile and columns 4 t to 4 t + 3 of each group, t = lane % 4. The order
+// of k is free as long as both sides agree.
+using Weights = uint2[kGroups][kStreams][3];
+using Collapsed = float[kGroups][4];
+
+// Of row lane / 4; the quad's lanes share it.
+struct Mix {
+  float4 c;
+  float post;
+};
+__device__ Mix load_mix(const Boundary& a, const Walk& walk, int n) {
+  const int lane = threadIdx.x % 32, t = lane % 4;
+  if (!a.expands || lane / 4 >= walk.rows_of(n)) return {};
+  const float* from = a.old_mix(walk.row_of(n) + lane / 4);
+  return {reinterpret_cast<const float4*>(from)[1 + t], from[t]};
+}
+
+// The upper rows of a product are the tile's with their values' first parts, then with the third; the lower
+// ones are the same rows with the second parts, then nothing.
+struct Sums {
+  float dot[3][4];  // eight outputs each
+  float squares;
+};
+
+__device__ void expand_tile(const Boundary& a, float* streams, const float* y, const Mix& own,
+                            const Weights& fn, Sums& sums) {
+  float post[kStreams], c[kStreams][kStreams];
+  if (a.expands) {
+    const int quad = threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      post[i] = __shfl_sync(0xffffffffu, own.post, quad + i);
+      c[i][0] = __shfl_sync(0xffffffffu, own.c.x, quad + i);
+      c[i][1] = __shfl_sync(0xffffffffu, own.c.y, quad + i);
+      c[i][2] = __shfl_sync(0xffffffffu, own.c.z, quad + i);
+      c[i][3] = __shfl_sync(0xffffffffu, own.c.w, quad + i);
+    }
+  }
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    float v[2][kStreams][4];
+    float v[kStreams][4];
 #pragma unroll
-    for (int h = 0; h < 2; ++h) {
-      const int row = g + 8 * h, place = place_of(row, 4 * group + quad);
-      float in[kStreams][4];
+    for (int j = 0; j < kStreams; ++j) {
+      const float4 f = *reinterpret_cast<const float4*>(streams + j * kColumns + kGroup * group);
+      v[j][0] = f.x, v[j][1] = f.y, v[j][2] = f.z, v[j][3] = f.w;
+    }
+    if (a.expands) {
+      const float4 f = *reinterpret_cast<const float4*>(y + kGroup * group);
+      const float from[4] = {f.x, f.y, f.z, f.w};
 #pragma unroll
-      for (int i = 0; i < kStreams; ++i) {
-        const float4 f = s.values[row][i][place];
-        in[i][0] = f.x, in[i][1] = f.y, in[i][2] = f.z, in[i][3] = f.w;
-      }
-      if (!a.expands) {
+      for (int k = 0; k < 4; ++k) {
+        float next[kStreams];
 #pragma unroll
         for (int j = 0; j < kStreams; ++j) {
+          next[j] = post[j] * from[k];
 #pragma unroll
-          for (int c = 0; c < 4; ++c) v[h][j][c] = in[j][c];
+          for (int i = 0; i < kStreams; ++i) next[j] = fmaf(c[i][j], v[i][k], next[j]);
         }
-        continue;
+#pragma unroll
+        for (int j = 0; j < kStreams; ++j) v[j][k] = next[j];
       }
-      const float4 f = s.values[row][kStreams][place];
-      const float y[4] = {f.x, f.y, f.z, f.w}, *m = s.mix[row];
-      float* to = a.streams(min(first + row, a.rows - 1)) + column + kGroup * group + 4 * quad;
 #pragma unroll
-      for (int j = 0; j < kStreams; ++j, to += a.width) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) v[h][j][c] = m[j] * y[c];
-#pragma unroll
-        for (int i = 0; i < kStreams; ++i) {
-          const float by = m[kStreams + i * kStreams + j];
-#pragma unroll
-          for (int c = 0; c < 4; ++c) v[h][j][c] = fmaf(by, in[i][c], v[h][j][c]);
-        }
-        if (first + row < a.rows)
-          *reinterpret_cast<float4*>(to) = float4{v[h][j][0], v[h][j][1], v[h][j][2], v[h][j][3]};
-      }
+      for (int j = 0; j < kStreams; ++j)
+        *reinterpret_cast<float4*>(streams + j * kColumns + kGroup * group) =
+            float4{v[j][0], v[j][1], v[j][2], v[j][3]};
     }
 #pragma unroll
     for (int j = 0; j < kStreams; ++j) {
+      float(&u)[4] = v[j];
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
+      for (int k = 0; k < 4; ++k) sums.squares = fmaf(u[k], u[k], sums.squares);
+      uint32_t parts[4];
+      parts[0] = upper_halves(u[0], u[1]), parts[2] = upper_halves(u[2], u[3]);
 #pragma unroll
-        for (int c = 0; c < 4; ++c) sums.squares[h] = fmaf(v[h][j][c], v[h][j][c], sums.squares[h]);
-      }
+      for (int k = 0; k < 4; ++k) u[k] = rest_of(u[k]);
+      parts[1] = upper_halves(u[0], u[1]), parts[3] = upper_halves(u[2], u[3]);
 #pragma unroll
-      for (int part = 0; part < 3; ++part) {
-        const uint32_t left[4] = {upper_halves(v[0][j][0], v[0][j][1]), upper_halves(v[1][j][0], v[1][j][1]),
-                                  upper_halves(v[0][j][2], v[0][j][3]), upper_halves(v[1][j][2], v[1][j][3])};
+      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[n], parts, fn[group][j][n].x, fn[group][j][n].y);
 #pragma unroll
-        for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[n], left, fn[group][j][n].x, fn[group][j][n].y);
-        if (part == 2) break;
+      for (int k = 0; k < 4; ++k) u[k] = rest_of(u[k]);
+      const uint32_t last[4] = {upper_halves(u[0], u[1]), 0, upper_halves(u[2], u[3]), 0};
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-#pragma unroll
-          for (int c = 0; c < 4; ++c) v[h][j][c] = rest_of(v[h][j][c]);
-        }
-      }
+      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[n], last, fn[group][j][n].x, fn[group][j][n].y);
     }
   }
 }
 
-__device__ void put_sums(const Sums& sums, float (&to)[kTile][kSums]) {
-  const int lane = threadIdx.x % 32, g = lane / 4, quad = lane % 4;
+// Where y was, of which the warp needs no more.
+__device__ void put_sums(Shared& s, int side, const Sums& sums) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  float* const to = &s.half[g % 2].y[side][g / 2][warp * kWarpColumns];
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float squares = sums.squares[h];
-    squares += __shfl_xor_sync(0xffffffffu, squares, 1);
-    squares += __shfl_xor_sync(0xffffffffu, squares, 2);
-    if (quad == 0) to[g + 8 * h][kMapping] = squares;
+  for (int n = 0; n < 3; ++n) {
 #pragma unroll
-    for (int n = 0; n < 3; ++n) {
+    for (int c = 0; c < 2; ++c) to[8 * n + 2 * t + c] = sums.dot[n][c] + sums.dot[n][2 + c];
+  }
+  float squares = sums.squares;
+  squares += __shfl_xor_sync(0xffffffffu, squares, 1);
+  squares += __shfl_xor_sync(0xffffffffu, squares, 2);
+  if (t == 0) to[kMapping] = squares;
+}
+
+// Returns the lane's share of the sum of squares.
+__device__ float collapse_tile(const float4& pre, const float* streams, Collapsed& x) {
+  const float by[kStreams] = {pre.x, pre.y, pre.z, pre.w};
+  float total = 0;
 #pragma unroll
-      for (int c = 0; c < 2; ++c) to[g + 8 * h][8 * n + 2 * quad + c] = sums.dot[n][2 * h + c];
+  for (int group = 0; group < kGroups; ++group) {
+    float(&to)[4] = x[group];
+    to[0] = to[1] = to[2] = to[3] = 0;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      const float4 f = *reinterpret_cast<const float4*>(streams + i * kColumns + kGroup * group);
+      to[0] = fmaf(by[i], f.x, to[0]), to[1] = fmaf(by[i], f.y, to[1]);
+      to[2] = fmaf(by[i], f.z, to[2]), to[3] = fmaf(by[i], f.w, to[3]);
+    }
+#pragma unroll
+    for (int k = 0; k < 4; ++k) total = fmaf(to[k], to[k], total);
+  }
+  return total;
+}
+
+__device__ void store_tile(const Boundary& a, int64_t row, int column, float by, const Collapsed& x) {
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    const int at = column + kGroup * group;
+    const float(&v)[4] = x[group];
+    if (a.norm == nullptr) {
+      *reinterpret_cast<float4*>(a.x(row) + at) = float4{v[0], v[1], v[2], v[3]};
+      continue;
+    }
+    const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm + at));
+    a.normed.put(row, at, float4{v[0] * by * w.x, v[1] * by * w.y, v[2] * by * w.z, v[3] * by * w.w});
+  }
+}
+
+__device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weights& fn) {
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int own = warp * kWarpColumns + 4 * t;
+  const bool has_columns = own < walk.columns;  // alike in a warp
+  Half& half = s.half[g % 2];
+  const auto streams = [&](int slot) { return &half.streams[slot][g / 2][0][own]; };
+  Mix mix = load_mix(a, walk, 0);
+  Collapsed x = {};
+#pragma unroll 1
+  for (Turn at; at.n < walk.count + 2; at.advance()) {
+    if (at.n < walk.count) {
+      const Mix next = load_mix(a, walk, at.n + 1);
+      Sums sums{};
+      mbarrier_wait(&s.full[at.slot], at.parity);
+      __syncwarp();
+      if (has_columns)
+        expand_tile(a, streams(at.slot), &half.y[at.side()][g / 2][own], mix, fn, sums);
+      mix = next;
+      __syncwarp();  // y has been read
+      put_sums(s, at.side(), sums);
+      fence_products();  // asynchronous copies follow
+      tell(&s.summed[at.side()]);
+      tell(&s.expanded[at.slot]);
+    }
+    if (const int n = at.n - 2; n >= 0) {
+      mbarrier_wait(&s.scaled[n % 2], n / 2 % 2);
+      if (has_columns && g < walk.rows_of(n))
+        store_tile(a, walk.row_of(n) + g, walk.column + own, s.by[g], x);
+      __syncwarp();
+    }
+    if (at.n >= 1 && at.n <= walk.count) {
+      const Turn before = at.before();
+      await(s.mapped, before);
+      const float4 pre = s.pre[before.side()][g];
+      float total = has_columns ? collapse_tile(pre, streams(before.slot), x) : 0;
+      total += __shfl_xor_sync(0xffffffffu, total, 1);
+      total += __shfl_xor_sync(0xffffffffu, total, 2);
+      if (t == 0) s.squares[warp][g] = total;
+      if (threadIdx.x == 0) expect_mapping(s, walk, before.n + 2);
+      tell(&s.squared[before.side()]);
+      tell(&s.collapsed[before.slot]);
+    }
+  }
+}
+
+__device__ void load_weights(const Boundary& a, const Walk& walk, Weights& fn) {
+  const int own = threadIdx.x / 32 * kWarpColumns + 4 * (threadIdx.x % 4);
+  if (own >= walk.columns) return;
+  const bf16* from = a.fn + threadIdx.x % 32 / 4 * a.fn_stride + walk.column + own;
+#pragma unroll
+  for (int n = 0; n < 3; ++n, from += 8 * a.fn_stride) {
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j) {
+#pragma unroll
+      for (int group = 0; group < kGroups; ++group)
+        fn[group][j][n] = __ldg(reinterpret_cast<const uint2*>(from + j * a.width + group * kGroup));
     }
   }
 }
@@ -159,50 +432,42 @@ __device__ void put_sums(const Sums& sums, float (&to)[kTile][kSums]) {
 __global__ void __launch_bounds__(kThreads, 1) slice_kernel(const __grid_constant__ Boundary a) {
   Shared& s = *dynamic_shared<Shared>();
   let_next_start();
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto slices = static_cast<unsigned>(a.slices), slice = blockIdx.x % slices;
-  const int column = static_cast<int>(slice) * kColumns + warp * kWarpColumns;
-  Weights fn = {};
-  if (column < a.width) {
-    const bf16* from = a.fn + lane / 4 * a.fn_stride + column + lane % 4 * 4;
-#pragma unroll
-    for (int n = 0; n < 3; ++n, from += 8 * a.fn_stride) {
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j) {
-#pragma unroll
-        for (int group = 0; group < kGroups; ++group)
-          fn[group][j][n] = __ldg(reinterpret_cast<const uint2*>(from + j * a.width + group * kGroup));
-      }
+  const Walk walk(a);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kSlots; ++i) {
+      mbarrier_init(&s.full[i], 1);
+      mbarrier_init(&s.expanded[i], kWorkers);
+      mbarrier_init(&s.collapsed[i], kWorkers);
     }
-  }
-  wait_for_previous();
-  const int64_t step = gridDim.x / slices, tiles = (a.rows + kTile - 1) / kTile;
-  const int64_t begin = blockIdx.x / slices;
-  Stage(&stages)[kStages] = s.stages[warp];
-#pragma unroll
-  for (int i = 0; i < kStages; ++i) load_tile(a, begin + i * step, column, stages[i]);
-  int turn = 0;
-#pragma unroll 1
-  for (int64_t tile = begin; tile < tiles; tile += step, turn ^= 1) {
-    const int64_t first = tile * kTile;
-    Sums sums{};
-    wait_copies<kStages - 1>();
-    __syncwarp();
-    if (column < a.width) multiply_tile(a, stages[turn], fn, first, column, sums);
-    __syncwarp();  // all lanes have read the stage
-    load_tile(a, tile + kStages * step, column, stages[turn]);
-    put_sums(sums, s.sums[turn][warp]);
-    __syncthreads();  // the sums of two tiles before are read as well
-    for (int r = warp; r < kTile && first + r < a.rows; r += kWarps) {
-      if (lane >= kSums) break;
-      float sum = 0;
-#pragma unroll
-      for (int w = 0; w < kWarps; ++w) sum += s.sums[turn][w][r][lane];
-      a.partial[((first + r) * slices + slice) * kPartial + lane] = sum;
+    for (int i = 0; i < 2; ++i) {
+      mbarrier_init(&s.summed[i], kWorkers);
+      mbarrier_init(&s.squared[i], kWorkers);
+      for (uint64_t* one : {&s.added[i], &s.gathered[i], &s.mapped[i], &s.shared[i], &s.scaled[i]})
+        mbarrier_init(one, 1);
     }
+    mbarrier_init_done();
+    for (int n = 0; n < 2; ++n)
+      expect_sums(s, walk, n), expect_mapping(s, walk, n), expect_shares(s, walk, n);
   }
+  cluster_sync();
+  const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);  // alike in a warp
+  if (warp < kWorkers) {
+    more_registers<224>();
+    Weights fn = {};
+    load_weights(a, walk, fn);
+    wait_for_previous();
+    work(a, s, walk, fn);
+  } else {
+    fewer_registers<56>();
+    wait_for_previous();
+    if (warp == kWorkers) copy_tiles(a, s, walk);
+    if (warp == kWorkers + 1) add_sums(s, walk);
+    if (warp == kWorkers + 2) map_rows(a, s, walk);
+    if (warp == kWorkers + 3) scale_rows(a, s, walk);
+  }
+  __syncwarp();
+  cluster_sync();  // other blocks may still write here
 }
-static_assert(kStages == 2);  // turns of stages and of sums are one
 
 }  // namespace
 
@@ -212,21 +477,17 @@ bool fits_boundary_slice(const kernels::MhcCollapse& a) {
 }
 
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
-                        const float* norm, const View& normed, float* partial, int multiprocessors) {
+                        const float* norm, const View& normed) {
   if (a.x.rows == 0) return;
-  static const bool sized = [] {
+  static const int64_t most = [] {
     check(cudaFuncSetAttribute(slice_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, sizeof(Shared)),
           "mhc_boundary");
-    return true;
+    return most_clusters("mhc_boundary", kCluster, kThreads, sizeof(Shared), slice_kernel);
   }();
-  static_cast<void>(sized);
-  Boundary b = boundary_of(expand, a, norm, normed, partial);
-  b.slices = (b.width + kColumns - 1) / kColumns;
-  const int64_t tiles = (b.rows + kTile - 1) / kTile;
-  const int64_t parts = std::clamp<int64_t>(multiprocessors / b.slices, 1, tiles);
-  launch_dependent(stream, "mhc_boundary", blocks_for(b.slices * parts, 1), kThreads, sizeof(Shared),
-                   slice_kernel, b);
-  finish_boundary(stream, b);
+  const Boundary b = boundary_of(expand, a, norm, normed);
+  const int64_t clusters = std::min(most, (b.rows + kTile - 1) / kTile);
+  launch_clusters(stream, "mhc_boundary", kCluster, blocks_for(clusters * kCluster, 1), kThreads,
+                  sizeof(Shared), slice_kernel, b);
 }
 
 }  // namespace godwit::sm90

@@ -18,6 +18,20 @@ void mbarrier_wait(uint64_t* barrier, uint32_t parity);
 // Comes as late as it may: when its barrier is waited for.
 void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier);
 
+// Is done as late as it may: when its thread waits for it.
+void copy_bulk_out(void* to, const void* from, uint32_t bytes);
+void commit_bulk_out();
+void wait_bulk_out_but(int pending);
+template <int kPending>
+void wait_bulk_read() {
+  wait_bulk_out_but(kPending);
+}
+inline void wait_bulk_out() {
+  wait_bulk_out_but(0);
+}
+// There at once.
+void store_async_at(float* to, uint32_t block, float value, uint64_t* barrier);
+
 uint32_t block_of_cluster();
 void cluster_sync();
 void put_tensor_map(TensorMap* to, const TensorMap& model, const void* base);
