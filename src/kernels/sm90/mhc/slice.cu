@@ -238,14 +238,15 @@ __device__ void scale_rows(const Boundary& a, Shared& s, const Walk& walk) {
 using Weights = uint2[kGroups][kStreams][3];
 using Collapsed = float[kGroups][4];
 
-// Of row lane / 4; the quad's lanes share it.
+// Of row lane / 4; the quad's lanes share it. Where nothing is expanded, a stream is itself.
 struct Mix {
   float4 c;
   float post;
 };
 __device__ Mix load_mix(const Boundary& a, const Walk& walk, int n) {
   const int lane = threadIdx.x % 32, t = lane % 4;
-  if (!a.expands || lane / 4 >= walk.rows_of(n)) return {};
+  if (!a.expands) return {{t == 0 ? 1.0f : 0, t == 1 ? 1.0f : 0, t == 2 ? 1.0f : 0, t == 3 ? 1.0f : 0}, 0};
+  if (lane / 4 >= walk.rows_of(n)) return {};
   const float* from = a.old_mix(walk.row_of(n) + lane / 4);
   return {reinterpret_cast<const float4*>(from)[1 + t], from[t]};
 }
@@ -253,52 +254,54 @@ __device__ Mix load_mix(const Boundary& a, const Walk& walk, int n) {
 // The upper rows of a product are the tile's with their values' first parts, then with the third; the lower
 // ones are the same rows with the second parts, then nothing.
 struct Sums {
-  float dot[3][4];  // eight outputs each
+  float dot[2][3][4];  // of the two, eight outputs each
   float squares;
 };
 
-__device__ void expand_tile(const Boundary& a, float* streams, const float* y, const Mix& own,
-                            const Weights& fn, Sums& sums) {
-  float post[kStreams], c[kStreams][kStreams];
-  if (a.expands) {
-    const int quad = threadIdx.x % 32 / 4 * 4;
+// Four columns of a row.
+struct Four {
+  float4 stream[kStreams], y;
+};
+__device__ Four load_four(const float* streams, const float* y) {
+  Four f;
 #pragma unroll
-    for (int i = 0; i < kStreams; ++i) {
-      post[i] = __shfl_sync(0xffffffffu, own.post, quad + i);
-      c[i][0] = __shfl_sync(0xffffffffu, own.c.x, quad + i);
-      c[i][1] = __shfl_sync(0xffffffffu, own.c.y, quad + i);
-      c[i][2] = __shfl_sync(0xffffffffu, own.c.z, quad + i);
-      c[i][3] = __shfl_sync(0xffffffffu, own.c.w, quad + i);
-    }
+  for (int i = 0; i < kStreams; ++i) f.stream[i] = *reinterpret_cast<const float4*>(streams + i * kColumns);
+  f.y = *reinterpret_cast<const float4*>(y);
+  return f;
+}
+
+__device__ void expand_tile(float* streams, const float* y, const Mix& own, const Weights& fn, Sums& sums) {
+  float post[kStreams], c[kStreams][kStreams];
+  const int quad = threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+  for (int i = 0; i < kStreams; ++i) {
+    post[i] = __shfl_sync(0xffffffffu, own.post, quad + i);
+    c[i][0] = __shfl_sync(0xffffffffu, own.c.x, quad + i);
+    c[i][1] = __shfl_sync(0xffffffffu, own.c.y, quad + i);
+    c[i][2] = __shfl_sync(0xffffffffu, own.c.z, quad + i);
+    c[i][3] = __shfl_sync(0xffffffffu, own.c.w, quad + i);
   }
+  Four next = load_four(streams, y);
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
+    const Four from = next;
     float v[kStreams][4];
 #pragma unroll
     for (int j = 0; j < kStreams; ++j) {
-      const float4 f = *reinterpret_cast<const float4*>(streams + j * kColumns + kGroup * group);
-      v[j][0] = f.x, v[j][1] = f.y, v[j][2] = f.z, v[j][3] = f.w;
-    }
-    if (a.expands) {
-      const float4 f = *reinterpret_cast<const float4*>(y + kGroup * group);
-      const float from[4] = {f.x, f.y, f.z, f.w};
+      v[j][0] = post[j] * from.y.x, v[j][1] = post[j] * from.y.y;
+      v[j][2] = post[j] * from.y.z, v[j][3] = post[j] * from.y.w;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        float next[kStreams];
-#pragma unroll
-        for (int j = 0; j < kStreams; ++j) {
-          next[j] = post[j] * from[k];
-#pragma unroll
-          for (int i = 0; i < kStreams; ++i) next[j] = fmaf(c[i][j], v[i][k], next[j]);
-        }
-#pragma unroll
-        for (int j = 0; j < kStreams; ++j) v[j][k] = next[j];
+      for (int i = 0; i < kStreams; ++i) {
+        const float4& f = from.stream[i];
+        v[j][0] = fmaf(c[i][j], f.x, v[j][0]), v[j][1] = fmaf(c[i][j], f.y, v[j][1]);
+        v[j][2] = fmaf(c[i][j], f.z, v[j][2]), v[j][3] = fmaf(c[i][j], f.w, v[j][3]);
       }
-#pragma unroll
-      for (int j = 0; j < kStreams; ++j)
-        *reinterpret_cast<float4*>(streams + j * kColumns + kGroup * group) =
-            float4{v[j][0], v[j][1], v[j][2], v[j][3]};
     }
+    if (group + 1 < kGroups) next = load_four(streams + kGroup * (group + 1), y + kGroup * (group + 1));
+#pragma unroll
+    for (int j = 0; j < kStreams; ++j)
+      *reinterpret_cast<float4*>(streams + j * kColumns + kGroup * group) =
+          float4{v[j][0], v[j][1], v[j][2], v[j][3]};
 #pragma unroll
     for (int j = 0; j < kStreams; ++j) {
       float(&u)[4] = v[j];
@@ -310,12 +313,12 @@ __device__ void expand_tile(const Boundary& a, float* streams, const float* y, c
       for (int k = 0; k < 4; ++k) u[k] = rest_of(u[k]);
       parts[1] = upper_halves(u[0], u[1]), parts[3] = upper_halves(u[2], u[3]);
 #pragma unroll
-      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[n], parts, fn[group][j][n].x, fn[group][j][n].y);
+      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[0][n], parts, fn[group][j][n].x, fn[group][j][n].y);
 #pragma unroll
       for (int k = 0; k < 4; ++k) u[k] = rest_of(u[k]);
       const uint32_t last[4] = {upper_halves(u[0], u[1]), 0, upper_halves(u[2], u[3]), 0};
 #pragma unroll
-      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[n], last, fn[group][j][n].x, fn[group][j][n].y);
+      for (int n = 0; n < 3; ++n) mma_bf16(sums.dot[1][n], last, fn[group][j][n].x, fn[group][j][n].y);
     }
   }
 }
@@ -327,7 +330,7 @@ __device__ void put_sums(Shared& s, int side, const Sums& sums) {
 #pragma unroll
   for (int n = 0; n < 3; ++n) {
 #pragma unroll
-    for (int c = 0; c < 2; ++c) to[8 * n + 2 * t + c] = sums.dot[n][c] + sums.dot[n][2 + c];
+    for (int c = 0; c < 2; ++c) to[8 * n + 2 * t + c] = sums.dot[0][n][c] + (sums.dot[0][n][2 + c] + sums.dot[1][n][c]);
   }
   float squares = sums.squares;
   squares += __shfl_xor_sync(0xffffffffu, squares, 1);
@@ -355,21 +358,29 @@ __device__ float collapse_tile(const float4& pre, const float* streams, Collapse
   return total;
 }
 
-__device__ void store_tile(const Boundary& a, int64_t row, int column, float by, const Collapsed& x) {
+// `norm`: of the warp's columns 2 lane and 2 lane + 1; `has_row`: the lane has one.
+__device__ void store_tile(const Boundary& a, bool has_row, int64_t row, int column, float by,
+                           const float2& norm, const Collapsed& x) {
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
     const int at = column + kGroup * group;
     const float(&v)[4] = x[group];
     if (a.norm == nullptr) {
-      *reinterpret_cast<float4*>(a.x(row) + at) = float4{v[0], v[1], v[2], v[3]};
+      if (has_row) *reinterpret_cast<float4*>(a.x(row) + at) = float4{v[0], v[1], v[2], v[3]};
       continue;
     }
-    const float4 w = __ldg(reinterpret_cast<const float4*>(a.norm + at));
-    a.normed.put(row, at, float4{v[0] * by * w.x, v[1] * by * w.y, v[2] * by * w.z, v[3] * by * w.w});
+    float w[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k)
+      w[k] = __shfl_sync(0xffffffffu, k % 2 == 0 ? norm.x : norm.y,
+                         group * (kGroup / 2) + threadIdx.x % 4 * 2 + k / 2);
+    const float4 n{v[0] * by * w[0], v[1] * by * w[1], v[2] * by * w[2], v[3] * by * w[3]};
+    if (has_row) a.normed.put(row, at, n);
   }
 }
+static_assert(kWarpColumns == 64);
 
-__device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weights& fn) {
+__device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weights& fn, const float2& norm) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int own = warp * kWarpColumns + 4 * t;
   const bool has_columns = own < walk.columns;  // alike in a warp
@@ -385,7 +396,8 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
       mbarrier_wait(&s.full[at.slot], at.parity);
       __syncwarp();
       if (has_columns)
-        expand_tile(a, streams(at.slot), &half.y[at.side()][g / 2][own], mix, fn, sums);
+        expand_tile(streams(at.slot), a.expands ? &half.y[at.side()][g / 2][own] : streams(at.slot), mix, fn,
+                    sums);
       mix = next;
       __syncwarp();  // y has been read
       put_sums(s, at.side(), sums);
@@ -395,8 +407,8 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
     }
     if (const int n = at.n - 2; n >= 0) {
       mbarrier_wait(&s.scaled[n % 2], n / 2 % 2);
-      if (has_columns && g < walk.rows_of(n))
-        store_tile(a, walk.row_of(n) + g, walk.column + own, s.by[g], x);
+      if (has_columns)
+        store_tile(a, g < walk.rows_of(n), walk.row_of(n) + g, walk.column + own, s.by[g], norm, x);
       __syncwarp();
     }
     if (at.n >= 1 && at.n <= walk.count) {
@@ -452,13 +464,17 @@ __global__ void __launch_bounds__(kThreads, 1) slice_kernel(const __grid_constan
   cluster_sync();
   const int warp = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x / 32), 0);  // alike in a warp
   if (warp < kWorkers) {
-    more_registers<224>();
+    more_registers<232>();
     Weights fn = {};
     load_weights(a, walk, fn);
+    float2 norm{};
+    const int column = 2 * static_cast<int>(threadIdx.x);
+    if (a.norm != nullptr && column < walk.columns)
+      norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column + column));
     wait_for_previous();
-    work(a, s, walk, fn);
+    work(a, s, walk, fn, norm);
   } else {
-    fewer_registers<56>();
+    fewer_registers<40>();
     wait_for_previous();
     if (warp == kWorkers) copy_tiles(a, s, walk);
     if (warp == kWorkers + 1) add_sums(s, walk);
