@@ -154,5 +154,37 @@ TEST_P(EveryBackend, MhcBoundaryInFrontOfAnFp8Product) {
   expect_same_bits(s.read(last), product_of(x), "rows written from outside");
 }
 
+// More rows of decode than take part at once, with the codes of all of them.
+TEST_P(EveryBackend, MhcBoundaryOfManyDecodeRows) {
+  constexpr Shape kShape{4, 128};
+  constexpr int64_t kRows = 265, kOut = 8;
+  Side s(backend(GetParam()));
+  const Matrix streams = random_matrix(41, kRows, kShape.streams * kShape.width);
+  const Matrix mix = random_matrix(42, kRows, 20), y = random_matrix(43, kRows, kShape.width);
+  const auto boundary = [&](const Rows& r, bool feeds_fp8) {
+    const auto count = static_cast<int64_t>(r.size());
+    kernels::MhcBoundary a;
+    const View residual = s.input(pick(streams, r)), own = s.input(pick(mix, r));
+    a.expand = {own, s.input(pick(y, r)), residual};
+    a.collapse = {residual, mhc_weights(s, kShape, DType::bf16, 1), 1e-5f, 1e-6f, 20,
+                  own,      s.output(count, kShape.width)};
+    a.norm_weight = s.floats(random_matrix(44, 1, kShape.width, 0.5f, 1).v);
+    a.normed = s.output(count, kShape.width);
+    a.feeds_fp8 = feeds_fp8;
+    return a;
+  };
+  const kernels::MhcBoundary all = boundary(all_rows(kRows), true);
+  const Weight w = s.weight(45, kOut, kShape.width, DType::f8_e4m3);
+  const View out = s.output(kRows, kOut), again = s.output(kRows, kOut);
+  s.ops.mhc_boundary(all);
+  s.ops.linear({all.normed, w, out});
+  s.ops.linear({s.input(s.read(all.normed)), w, again});
+  expect_same_bits(s.read(out), s.read(again), "codes made by the boundary");
+  const Rows some{0, 255, 256, 264};
+  const kernels::MhcBoundary few = boundary(some, false);
+  s.ops.mhc_boundary(few);
+  expect_same_bits(s.read(few.normed), pick(s.read(all.normed), some), "alone = together");
+}
+
 }  // namespace
 }  // namespace godwit::ops_test

@@ -267,25 +267,31 @@ void CudaOps::mhc_collapse(const kernels::MhcCollapse& a) {
   boundary(nullptr, a, nullptr, {}, false);
 }
 
-// The rows of each family by themselves; codes are those of decode rows.
+// The rows of each family by themselves, those of decode in turns; codes are theirs.
 void CudaOps::boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const float* norm,
                        const View& normed, bool feeds_fp8) {
   const int64_t rows = a.x.rows;
-  const int64_t decode = fits_boundary_slice(a) ? std::clamp<int64_t>(a.decode_rows, 0, rows) : rows;
+  const int64_t decode = std::clamp<int64_t>(a.decode_rows, 0, rows);
   const auto part = [&](int64_t first, int64_t count, const auto& launch) {
-    if (count == 0) return;
     kernels::MhcCollapse c = a;
     for (View* v : {&c.streams, &c.mix, &c.x}) *v = v->row_range(first, count);
     kernels::MhcExpand e;
     if (expand) e = {expand->mix.row_range(first, count), expand->y.row_range(first, count), c.streams};
     launch(expand ? &e : nullptr, c, norm ? normed.row_range(first, count) : View{});
   };
-  part(0, decode, [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
-    Quantized codes;
-    if (feeds_fp8) codes = codes_in(normed_codes_, to.rows, to.cols);
-    sm90::mhc_boundary(device_.stream(), e, c, norm, to, feeds_fp8 ? &codes : nullptr, partial(c));
-    if (feeds_fp8) ready_ = {to, codes, memory_.writes()};
-  });
+  Quantized codes;
+  if (feeds_fp8 && decode > 0) {
+    codes = codes_in(normed_codes_, decode, normed.cols);
+    ready_ = {normed.row_range(0, decode), codes, memory_.writes()};
+  }
+  for (int64_t first = 0; first < decode; first += kBoundaryRows) {
+    const Quantized own = codes.rows_from(first);
+    part(first, std::min(kBoundaryRows, decode - first),
+         [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
+           sm90::mhc_boundary(device_.stream(), e, c, norm, to, feeds_fp8 ? &own : nullptr, partial(c));
+         });
+  }
+  if (decode == rows) return;
   part(decode, rows - decode,
        [&](const kernels::MhcExpand* e, const kernels::MhcCollapse& c, const View& to) {
          mhc_boundary_slice(device_.stream(), e, c, norm, to);

@@ -45,7 +45,7 @@ ScratchBytes scratch_bytes(const Dims& d, const StepLimits& limits, int multipro
           kCounterBytes + std::max(group_bytes(limits.rows, d.experts_topk),
                                    place_bytes(limits.rows, d.experts_topk, d.experts)),
           choices * ((d.hidden + 31) / 32 * 32) * int64_t{sizeof(float)},
-          boundary_bytes(limits.rows, d.hidden),
+          boundary_bytes(std::min(limits.rows, kBoundaryRows), d.hidden),
           d.index_pool > 0 ? attend_bytes(decode_rows, d.mla_heads, d.latent, d.index_topk, d.index_pool) : 0,
           d.index_pool > 0
               ? std::max(select_bytes(decode_rows, limits.context / d.index_pool),

@@ -22,6 +22,10 @@ struct Quantized {
   uint8_t* codes = nullptr;  // [rows, padded]
   float* scales = nullptr;   // [rows, padded / 128]
   int64_t padded = 0;        // columns rounded up to whole groups of 128; the rest is zero codes
+
+  Quantized rows_from(int64_t first) const {
+    return codes ? Quantized{codes + first * padded, scales + first * (padded / kFp8Block), padded} : *this;
+  }
 };
 constexpr int64_t padded_columns(int64_t columns) {
   return (columns + kFp8Block - 1) / kFp8Block * kFp8Block;
@@ -63,13 +67,13 @@ void mhc_collapse(cudaStream_t stream, const kernels::MhcCollapse& a);
 void mhc_expand(cudaStream_t stream, const kernels::MhcExpand& a);
 // Four streams, a width of whole 128s and a bf16 mapping: expand of one site (or null), then mapping and
 // collapse of the next, then its norm (or null) and the codes of that (or null); either x or its normed rows
-// are written. `partial` holds boundary_bytes().
+// are written. `partial` holds boundary_bytes(), of no more rows than take part at once.
+constexpr int64_t kBoundaryRows = 256;
 bool fits_boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse& a, const View& normed);
 int64_t boundary_bytes(int64_t rows, int64_t width);
 void mhc_boundary(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                   const float* norm, const View& normed, const Quantized* codes, float* partial);
-// The form of prompt rows, where the other fits.
-bool fits_boundary_slice(const kernels::MhcCollapse& a);
+// The form of prompt rows.
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                         const float* norm, const View& normed);
 void mhc_mean(cudaStream_t stream, const kernels::MhcMean& a);

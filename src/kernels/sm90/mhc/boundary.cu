@@ -13,8 +13,8 @@ constexpr int kStreams = Boundary::kStreams, kMapping = Boundary::kMapping, kMix
 constexpr int kPartial = 32;  // floats of a row and slice: the mapping, then the sum of squares
 
 struct Sliced : Boundary {
-  int32_t slices;  // of columns
-  float* partial;  // [T, slices, kPartial]
+  int32_t slices;   // of columns
+  float* partial;   // [T, slices, kPartial]
   Quantized codes;  // of normed; null: not wanted
 };
 
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kMixThreads) mix_kernel(const __grid_constant_
 }
 
 constexpr int kThreads = 512, kWarps = kThreads / 32;
-constexpr int kAll = kThreads + 32;              // and one warp for Sinkhorn
-constexpr int kEach = 2;                         // pieces of four columns a thread keeps
+constexpr int kAll = kThreads + 32;  // and one warp for Sinkhorn
+constexpr int kEach = 2;             // pieces of four columns a thread keeps
 constexpr int kMaxWidth = Boundary::kMaxWidth;
 static_assert(kMaxWidth <= 4 * kEach * kThreads);
 
@@ -286,7 +286,7 @@ bool fits_boundary(const kernels::MhcExpand* expand, const kernels::MhcCollapse&
   if (expand != nullptr && !(by_four(expand->y) && by_four(expand->mix))) return false;
   return by_four(normed) && a.streams.cols == kStreams * a.x.cols && a.x.cols % kFp8Block == 0 &&
          a.x.cols <= kMaxWidth && by_four(a.streams) && by_four(a.x) && by_four(a.mix) &&
-         fn.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(fn.data) % 4 == 0 && fn.stride % 2 == 0;
+         fn.dtype == DType::bf16 && reinterpret_cast<uintptr_t>(fn.data) % 8 == 0 && fn.stride % 4 == 0;
 }
 
 int64_t boundary_bytes(int64_t rows, int64_t width) {

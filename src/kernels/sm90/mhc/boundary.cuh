@@ -29,7 +29,8 @@ Boundary boundary_of(const kernels::MhcExpand* expand, const kernels::MhcCollaps
                      const View& normed);
 
 // c: logits in, C out. One thread holds all of it: a step is four sums and four reciprocals deep.
-__device__ inline void sinkhorn(float (&c)[Boundary::kStreams][Boundary::kStreams], float eps, int32_t iterations) {
+__device__ inline void sinkhorn(float (&c)[Boundary::kStreams][Boundary::kStreams], float eps,
+                                int32_t iterations) {
   constexpr int kStreams = Boundary::kStreams;
 #pragma unroll
   for (int i = 0; i < kStreams; ++i) {

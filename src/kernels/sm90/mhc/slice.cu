@@ -61,7 +61,9 @@ struct Walk {
     column = rank * most;
     columns = max(0, min(most, a.width - column));
   }
-  __device__ int64_t row_of(int n) const { return (first + uint64_t{step} * static_cast<unsigned>(n)) * kTile; }
+  __device__ int64_t row_of(int n) const {
+    return (first + uint64_t{step} * static_cast<unsigned>(n)) * kTile;
+  }
   // None of a tile that is not there.
   __device__ int rows_of(int n) const {
     return n < count ? static_cast<int>(min(int64_t{kTile}, rows - row_of(n))) : 0;
@@ -103,8 +105,7 @@ __device__ void expect_mapping(Shared& s, const Walk& walk, int n) {
     mbarrier_arrive_expecting(&s.mapped[n % 2], static_cast<uint32_t>(walk.rows_of(n) * sizeof(float4)));
 }
 __device__ void expect_shares(Shared& s, const Walk& walk, int n) {
-  if (n < walk.count)
-    mbarrier_arrive_expecting(&s.shared[n % 2], kCluster * kTile * uint32_t{sizeof(float)});
+  if (n < walk.count) mbarrier_arrive_expecting(&s.shared[n % 2], kCluster * kTile * uint32_t{sizeof(float)});
 }
 
 // A lane has a stream of a row, and the first lanes a row of y.
@@ -185,7 +186,8 @@ __device__ void map_rows(const Boundary& a, Shared& s, const Walk& walk) {
     __syncwarp();
     if (lane == 0) expect_sums(s, walk, at.n + 2);
     const float squares = __shfl_sync(0xffffffffu, sum, kMapping);
-    const float r = fast_rsqrt(squares * fast_reciprocal(static_cast<float>(kStreams * a.width)) + a.norm_eps);
+    const float r =
+        fast_rsqrt(squares * fast_reciprocal(static_cast<float>(kStreams * a.width)) + a.norm_eps);
     const float logit = fmaf(r * sum, scale, base), activated = fast_sigmoid(logit);
     const float pre = __shfl_sync(0xffffffffu, activated, lane % kStreams) + a.hc_eps;
     store_async_at(reinterpret_cast<float*>(&s.pre[side][walk.rank]) + lane % kStreams, lane / kStreams, pre,
@@ -194,8 +196,7 @@ __device__ void map_rows(const Boundary& a, Shared& s, const Walk& walk) {
 #pragma unroll
     for (int i = 0; i < kStreams; ++i) {
 #pragma unroll
-      for (int j = 0; j < kStreams; ++j)
-        c[i][j] = __shfl_sync(0xffffffffu, logit, (2 + i) * kStreams + j);
+      for (int j = 0; j < kStreams; ++j) c[i][j] = __shfl_sync(0xffffffffu, logit, (2 + i) * kStreams + j);
     }
     sinkhorn(c, a.hc_eps, a.iterations);
     float* const mix = a.mix(walk.row_of(at.n) + walk.rank);
@@ -233,8 +234,8 @@ __device__ void scale_rows(const Boundary& a, Shared& s, const Walk& walk) {
   }
 }
 
-// A worker's lane has row lane / 4 of a tile and columns 4 t to 4 t + 3 of each group, t = lane % 4. The order
-// of k is free as long as both sides agree.
+// A worker's lane has row lane / 4 of a tile and columns 4 t to 4 t + 3 of each group, t = lane % 4. The
+// order of k is free as long as both sides agree.
 using Weights = uint2[kGroups][kStreams][3];
 using Collapsed = float[kGroups][4];
 
@@ -330,7 +331,8 @@ __device__ void put_sums(Shared& s, int side, const Sums& sums) {
 #pragma unroll
   for (int n = 0; n < 3; ++n) {
 #pragma unroll
-    for (int c = 0; c < 2; ++c) to[8 * n + 2 * t + c] = sums.dot[0][n][c] + (sums.dot[0][n][2 + c] + sums.dot[1][n][c]);
+    for (int c = 0; c < 2; ++c)
+      to[8 * n + 2 * t + c] = sums.dot[0][n][c] + (sums.dot[0][n][2 + c] + sums.dot[1][n][c]);
   }
   float squares = sums.squares;
   squares += __shfl_xor_sync(0xffffffffu, squares, 1);
@@ -486,11 +488,6 @@ __global__ void __launch_bounds__(kThreads, 1) slice_kernel(const __grid_constan
 }
 
 }  // namespace
-
-bool fits_boundary_slice(const kernels::MhcCollapse& a) {
-  const View& fn = a.weights.fn;
-  return reinterpret_cast<uintptr_t>(fn.data) % 8 == 0 && fn.stride % 4 == 0;
-}
 
 void mhc_boundary_slice(cudaStream_t stream, const kernels::MhcExpand* expand, const kernels::MhcCollapse& a,
                         const float* norm, const View& normed) {
