@@ -44,32 +44,27 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= 227 << 10);
 
-// Of a cluster, with the columns of a block.
+// The rows of a cluster, tiles beside each other, and the columns of a block.
 struct Walk {
-  int64_t rows;
-  uint32_t first, step;
-  int count;  // tiles
+  int64_t first;
+  int rows, count;  // tiles
   int rank, column, columns;
 
   __device__ explicit Walk(const Boundary& a) {
-    rows = a.rows;
     const auto tiles = static_cast<uint32_t>((a.rows + kTile - 1) / kTile);
-    step = gridDim.x / kCluster, first = blockIdx.x / kCluster;
-    count = static_cast<int>((tiles - first + step - 1) / step);
+    const uint32_t clusters = gridDim.x / kCluster, own = blockIdx.x / kCluster;
+    const uint32_t each = tiles / clusters, more = tiles - each * clusters;
+    first = int64_t{own * each + min(own, more)} * kTile;
+    count = static_cast<int>(each + (own < more ? 1 : 0));
+    rows = static_cast<int>(min(int64_t{count} * kTile, a.rows - first));
     rank = static_cast<int>(block_of_cluster());
+    constexpr int kUnit = static_cast<int>(kFp8Block);
     const int most = (a.width + kCluster * kUnit - 1) / (kCluster * kUnit) * kUnit;
     column = rank * most;
     columns = max(0, min(most, a.width - column));
   }
-  __device__ int64_t row_of(int n) const {
-    return (first + uint64_t{step} * static_cast<unsigned>(n)) * kTile;
-  }
-  // None of a tile that is not there.
-  __device__ int rows_of(int n) const {
-    return n < count ? static_cast<int>(min(int64_t{kTile}, rows - row_of(n))) : 0;
-  }
-
-  static constexpr int kUnit = static_cast<int>(kFp8Block);
+  __device__ int64_t row_of(int n) const { return first + n * kTile; }
+  __device__ int rows_of(int n) const { return max(0, min(kTile, rows - n * kTile)); }
 };
 
 // Where tile n lies.
@@ -243,6 +238,17 @@ using Collapsed = float[kGroups][4];
 struct Mix {
   float4 c;
   float post;
+  __device__ void share(float (&all_post)[kStreams], float (&all)[kStreams][kStreams]) const {
+    const int quad = threadIdx.x % 32 / 4 * 4;
+#pragma unroll
+    for (int i = 0; i < kStreams; ++i) {
+      all_post[i] = __shfl_sync(0xffffffffu, post, quad + i);
+      all[i][0] = __shfl_sync(0xffffffffu, c.x, quad + i);
+      all[i][1] = __shfl_sync(0xffffffffu, c.y, quad + i);
+      all[i][2] = __shfl_sync(0xffffffffu, c.z, quad + i);
+      all[i][3] = __shfl_sync(0xffffffffu, c.w, quad + i);
+    }
+  }
 };
 __device__ Mix load_mix(const Boundary& a, const Walk& walk, int n) {
   const int lane = threadIdx.x % 32, t = lane % 4;
@@ -271,17 +277,8 @@ __device__ Four load_four(const float* streams, const float* y) {
   return f;
 }
 
-__device__ void expand_tile(float* streams, const float* y, const Mix& own, const Weights& fn, Sums& sums) {
-  float post[kStreams], c[kStreams][kStreams];
-  const int quad = threadIdx.x % 32 / 4 * 4;
-#pragma unroll
-  for (int i = 0; i < kStreams; ++i) {
-    post[i] = __shfl_sync(0xffffffffu, own.post, quad + i);
-    c[i][0] = __shfl_sync(0xffffffffu, own.c.x, quad + i);
-    c[i][1] = __shfl_sync(0xffffffffu, own.c.y, quad + i);
-    c[i][2] = __shfl_sync(0xffffffffu, own.c.z, quad + i);
-    c[i][3] = __shfl_sync(0xffffffffu, own.c.w, quad + i);
-  }
+__device__ void expand_tile(float* streams, const float* y, const float (&post)[kStreams],
+                            const float (&c)[kStreams][kStreams], const Weights& fn, Sums& sums) {
   Four next = load_four(streams, y);
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
@@ -382,7 +379,7 @@ __device__ void store_tile(const Boundary& a, bool has_row, int64_t row, int col
 }
 static_assert(kWarpColumns == 64);
 
-__device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weights& fn, const float2& norm) {
+__device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weights& fn) {
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int own = warp * kWarpColumns + 4 * t;
   const bool has_columns = own < walk.columns;  // alike in a warp
@@ -393,21 +390,25 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
 #pragma unroll 1
   for (Turn at; at.n < walk.count + 2; at.advance()) {
     if (at.n < walk.count) {
-      const Mix next = load_mix(a, walk, at.n + 1);
+      float post[kStreams], c[kStreams][kStreams];
+      mix.share(post, c);
       Sums sums{};
       mbarrier_wait(&s.full[at.slot], at.parity);
       __syncwarp();
       if (has_columns)
-        expand_tile(streams(at.slot), a.expands ? &half.y[at.side()][g / 2][own] : streams(at.slot), mix, fn,
-                    sums);
-      mix = next;
+        expand_tile(streams(at.slot), a.expands ? &half.y[at.side()][g / 2][own] : streams(at.slot), post, c,
+                    fn, sums);
       __syncwarp();  // y has been read
       put_sums(s, at.side(), sums);
       fence_products();  // asynchronous copies follow
       tell(&s.summed[at.side()]);
       tell(&s.expanded[at.slot]);
+      mix = load_mix(a, walk, at.n + 1);
     }
     if (const int n = at.n - 2; n >= 0) {
+      float2 norm{};
+      if (a.norm != nullptr && has_columns)
+        norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column) + threadIdx.x);
       mbarrier_wait(&s.scaled[n % 2], n / 2 % 2);
       if (has_columns)
         store_tile(a, g < walk.rows_of(n), walk.row_of(n) + g, walk.column + own, s.by[g], norm, x);
@@ -469,12 +470,8 @@ __global__ void __launch_bounds__(kThreads, 1) slice_kernel(const __grid_constan
     more_registers<232>();
     Weights fn = {};
     load_weights(a, walk, fn);
-    float2 norm{};
-    const int column = 2 * static_cast<int>(threadIdx.x);
-    if (a.norm != nullptr && column < walk.columns)
-      norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column + column));
     wait_for_previous();
-    work(a, s, walk, fn, norm);
+    work(a, s, walk, fn);
   } else {
     fewer_registers<40>();
     wait_for_previous();
