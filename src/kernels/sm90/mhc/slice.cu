@@ -170,6 +170,9 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
   const bool has_columns = own < walk.columns;  // alike in a warp
   Half& half = s.half[g % 2];
   const auto streams = [&](int slot) { return &half.streams[slot][g / 2][0][own]; };
+  float2 norm{};
+  if (a.norm != nullptr && has_columns)
+    norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column) + threadIdx.x);
   Mix mix = load_mix(a, walk, 0);
   Collapsed x = {};
 #pragma unroll 1
@@ -191,9 +194,6 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
       mix = load_mix(a, walk, at.n + 1);
     }
     if (const int n = at.n - 2; n >= 0) {
-      float2 norm{};
-      if (a.norm != nullptr && has_columns)
-        norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column) + threadIdx.x);
       mbarrier_wait(&s.scaled[n % 2], n / 2 % 2);
       if (has_columns)
         store_tile(a, g < walk.rows_of(n), walk.row_of(n) + g, walk.column + own, s.by[g], norm, x);
