@@ -90,12 +90,13 @@ TEST_P(Bf16Activations, ProductsReadThem) {
 
 // As many rows of weights and as much K as bring a second chunk to every CTA and every stage of its rings
 // back in use: where its warpgroups share K, and where (an odd number of blocks) each has chunks of its own.
+// And a share of the weights that a CTA holds whole for few rows.
 TEST_P(Bf16Activations, ProductsOfManyChunks) {
 #ifdef GODWIT_CUDA_EMULATED
-  constexpr Shape kMany[] = {{330, 1664}, {1400, 320}};
+  constexpr Shape kMany[] = {{330, 1664}, {1400, 320}, {155, 2048}};
   constexpr int64_t kFew[] = {1, 21};
 #else
-  constexpr Shape kMany[] = {{8700, 1664}, {37000, 320}};
+  constexpr Shape kMany[] = {{8700, 1664}, {37000, 320}, {4110, 2048}};
   constexpr int64_t kFew[] = {1, 9, 33, 65};
 #endif
   for (const Shape& shape : kMany) {
