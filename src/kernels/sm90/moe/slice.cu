@@ -124,7 +124,7 @@ __device__ void feed(const SliceProduct& p, Shared& s, int32_t rank) {
 
 // Scales of each stage, by one warp: those that multiply wait for no memory but the stage's.
 template <bool kUp>
-__device__ void scale(const SliceProduct& p, Shared& s, int32_t rank) {
+__device__ void feed_scales(const SliceProduct& p, Shared& s, int32_t rank) {
   constexpr int kLaneRows = kRows / 32;
   const int lane = threadIdx.x % 32;
   Cursor at;
@@ -329,7 +329,7 @@ __global__ void __launch_bounds__(kThreads, 1) product_kernel(const __grid_const
   if (warp < kFeeders / 32) {
     fewer_registers<40>();
     if (threadIdx.x == 0) feed<kUp>(p, s, rank);
-    if (warp == 1) scale<kUp>(p, s, rank);
+    if (warp == 1) feed_scales<kUp>(p, s, rank);
   } else {
     more_registers<232>();
     multiply<kUp, kAtOnce>(p, s, rank, (warp - kFeeders / 32) / 4);
