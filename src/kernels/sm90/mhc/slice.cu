@@ -170,19 +170,16 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
   const bool has_columns = own < walk.columns;  // alike in a warp
   Half& half = s.half[g % 2];
   const auto streams = [&](int slot) { return &half.streams[slot][g / 2][0][own]; };
-  float2 norm{};
-  if (a.norm != nullptr && has_columns)
-    norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column) + threadIdx.x);
   Mix mix = load_mix(a, walk, 0);
   Collapsed x = {};
 #pragma unroll 1
   for (Turn at; at.n < walk.count + 2; at.advance()) {
     if (at.n < walk.count) {
+      float post[kStreams], c[kStreams][kStreams];
+      mix.share(post, c);
       Sums sums{};
       mbarrier_wait(&s.full[at.slot], at.parity);
       __syncwarp();
-      float post[kStreams], c[kStreams][kStreams];
-      mix.share(post, c);
       if (has_columns)
         expand_tile(streams(at.slot), a.expands ? &half.y[at.side()][g / 2][own] : streams(at.slot), post, c,
                     fn, sums);
@@ -191,15 +188,17 @@ __device__ void work(const Boundary& a, Shared& s, const Walk& walk, const Weigh
       fence_products();  // asynchronous copies follow
       tell(&s.summed[at.side()]);
       tell(&s.expanded[at.slot]);
+      mix = load_mix(a, walk, at.n + 1);
     }
     if (const int n = at.n - 2; n >= 0) {
+      float2 norm{};
+      if (a.norm != nullptr && has_columns)
+        norm = __ldg(reinterpret_cast<const float2*>(a.norm + walk.column) + threadIdx.x);
       mbarrier_wait(&s.scaled[n % 2], n / 2 % 2);
       if (has_columns)
         store_tile(a, g < walk.rows_of(n), walk.row_of(n) + g, walk.column + own, s.by[g], norm, x);
       __syncwarp();
     }
-    // Behind the last use of other loads: who waits for one waits for those after it, too.
-    if (at.n < walk.count) mix = load_mix(a, walk, at.n + 1);
     if (at.n >= 1 && at.n <= walk.count) {
       const Turn before = at.before();
       await(s.mapped, before);

@@ -38,26 +38,27 @@ struct Shared {
 };
 static_assert(sizeof(Shared) <= 227 << 10);
 
-// The rows of a cluster, tiles beside each other, and the columns of a block.
+// The tiles of a cluster, as many apart as there are clusters, and the columns of a block.
 struct Walk {
   int64_t first;
-  int rows, count;  // tiles
+  int rows, count, step;  // count: tiles
   int rank, column, columns;
 
   __device__ explicit Walk(const Boundary& a) {
     const auto tiles = static_cast<uint32_t>((a.rows + kTile - 1) / kTile);
     const uint32_t clusters = gridDim.x / kCluster, own = blockIdx.x / kCluster;
     const uint32_t each = tiles / clusters, more = tiles - each * clusters;
-    first = int64_t{own * each + min(own, more)} * kTile;
+    first = int64_t{own} * kTile;
+    step = static_cast<int>(clusters) * kTile;
     count = static_cast<int>(each + (own < more ? 1 : 0));
-    rows = static_cast<int>(min(int64_t{count} * kTile, a.rows - first));
+    rows = static_cast<int>(min(int64_t{kTile}, a.rows - row_of(count - 1))) + (count - 1) * kTile;
     rank = static_cast<int>(block_of_cluster());
     constexpr int kUnit = static_cast<int>(kFp8Block);
     const int most = (a.width + kCluster * kUnit - 1) / (kCluster * kUnit) * kUnit;
     column = rank * most;
     columns = max(0, min(most, a.width - column));
   }
-  __device__ int64_t row_of(int n) const { return first + n * kTile; }
+  __device__ int64_t row_of(int n) const { return first + int64_t{n} * step; }
   __device__ int rows_of(int n) const { return max(0, min(kTile, rows - n * kTile)); }
 };
 
@@ -109,10 +110,8 @@ __device__ inline void load_tile(const Boundary& a, Shared& s, const Walk& walk,
   if (row < rows)
     copy_bulk(s.half[row % 2].streams[slot][row / 2][stream],
               a.streams(first + row) + stream * a.width + walk.column, bytes, full);
-  if (!a.expands || lane >= rows) return;
-  copy_bulk(s.half[lane % 2].y[n % 2][lane / 2], a.y(first + lane) + walk.column, bytes, full);
-  const float* const mix = a.old_mix(first + lane);  // of which workers' loads are near their use
-  prefetch(mix), prefetch(mix + Boundary::kMix - 1);
+  if (a.expands && lane < rows)
+    copy_bulk(s.half[lane % 2].y[n % 2][lane / 2], a.y(first + lane) + walk.column, bytes, full);
 }
 
 __device__ inline void copy_tiles(const Boundary& a, Shared& s, const Walk& walk) {
