@@ -98,7 +98,7 @@ void Fibers::end() {
   for (size_t i = 32 * warp; i < fibers_.size() && i < 32 * (warp + 1); ++i)
     if (fibers_[i]->blocked && fibers_[i]->lanes != 0) release_lanes(warp, fibers_[i]->lanes);
   if (arrived_[barrier] > 0 && arrived_[barrier] == alive) release_barrier(barrier);
-  if (arrived_[kCluster] > 0 && arrived_[kCluster] == alive_) release_barrier(kCluster);
+  if (cluster_arrived_ > 0) release_cluster();
   pause();
 }
 
@@ -145,6 +145,7 @@ void Fibers::run(const Shape& shape, bool reversed, const std::function<void()>&
   expected_ = seen;
   alive_ = threads;
   std::fill_n(alive_of_, shape.blocks, shape.threads);
+  cluster_arrived_ = cluster_turn_ = 0;
   while (fibers_.size() < threads) {
     fibers_.push_back(std::make_unique<Fiber>());
     fibers_.back()->at = new_stack(fibers_.size() - 1);
@@ -157,6 +158,7 @@ void Fibers::run(const Shape& shape, bool reversed, const std::function<void()>&
     if (std::exchange(fiber.left, false)) fiber.at = new_stack(i);
     fiber.done = fiber.blocked = fiber.waited = false;
     fiber.seen = 0;
+    fiber.cluster_turn = 0;
     fiber.copies.clear();
     fiber.condition = nullptr;
     warps_[i / 32]->alive |= 1u << i % 32;
@@ -237,8 +239,21 @@ const Gift* Fibers::exchange(unsigned mask, const Gift& own) {
 void Fibers::wait_for_threads(int barrier, unsigned count) {
   meet(static_cast<int>(block()) * kBarriers + barrier, count > 0 ? count : alive_of_[block()]);
 }
+void Fibers::arrive_at_cluster() {
+  Fiber& fiber = *fibers_[running_];
+  if (fiber.cluster_turn > cluster_turn_) fail("a thread arrived twice without wait_for_cluster()", 0);
+  fiber.cluster_turn = cluster_turn_ + 1;
+  ++cluster_arrived_;
+  release_cluster();
+}
+void Fibers::release_cluster() {
+  if (cluster_arrived_ < alive_) return;
+  cluster_arrived_ = 0;
+  ++cluster_turn_;
+}
 void Fibers::wait_for_cluster() {
-  meet(kCluster, alive_);
+  const unsigned turn = fibers_[running_]->cluster_turn;
+  wait_until([this, turn] { return cluster_turn_ >= turn; });
 }
 
 void Fibers::meet(int barrier, unsigned count) {

@@ -35,7 +35,9 @@ class Fibers {
   // Of the running thread.
   void wait_for_lanes(unsigned mask);
   void wait_for_threads(int barrier, unsigned count);  // of its block
+  void arrive_at_cluster();
   void wait_for_cluster();
+  bool ended(unsigned block) const { return alive_of_[block] == 0; }
   unsigned block() const { return static_cast<unsigned>(running_) / shape_.threads; }  // within its cluster
   unsigned blocks() const { return shape_.blocks; }
   void wait_until(const std::function<bool()>& condition);
@@ -52,6 +54,7 @@ class Fibers {
   std::vector<Copy>& copies() { return fibers_[running_]->copies; }
   void add_copy(const Copy& copy);
   void see(const Copy& copy);  // what it reads, unless the thread has waited for the kernel before
+  bool has_waited() const { return fibers_[running_]->waited; }
   void wait_for_previous();
   void let_next_start() { lets_next_ |= !fibers_[running_]->waited; }
   int& votes() { return votes_[block()]; }
@@ -69,6 +72,7 @@ class Fibers {
     bool waited = false;                               // for the kernel before
     bool left = false;                                 // in the middle of a kernel: it needs a new stack
     uint64_t seen = 0;
+    unsigned cluster_turn = 0;  // of the cluster's barrier, that it arrived for last
     std::vector<Copy> copies;
   };
   struct Warp {
@@ -79,10 +83,11 @@ class Fibers {
     Gift met[32][2][32];
     unsigned parity = 0;  // a bit for each pair
   };
-  static constexpr int kBarriers = 16, kCluster = kBarriers * int{kMostBlocks}, kCondition = kCluster + 1;
+  static constexpr int kBarriers = 16, kCondition = kBarriers * int{kMostBlocks};
   static constexpr size_t kStackBytes = 256 * 1024;
 
   static void enter();
+  void release_cluster();
   void* new_stack(size_t i);
   void resume(size_t i);
   void pause();
@@ -98,8 +103,9 @@ class Fibers {
   std::vector<std::unique_ptr<Warp>> warps_;
   size_t warp_count_ = 0;
   Shape shape_ = {};
-  unsigned arrived_[kCluster + 1] = {};  // those of the first block, of the next, …
+  unsigned arrived_[kCondition] = {};  // those of the first block, of the next, …
   unsigned alive_ = 0, alive_of_[kMostBlocks] = {};
+  unsigned cluster_arrived_ = 0, cluster_turn_ = 0;
   size_t running_ = 0;
   int votes_[kMostBlocks] = {};
   bool ahead_ = false, lets_next_ = false;

@@ -296,6 +296,12 @@ void wait_for_previous() {
 void let_next_start() {
   fibers.let_next_start();
 }
+void arrive_at_cluster() {
+  fibers.arrive_at_cluster();
+}
+void wait_for_cluster() {
+  fibers.wait_for_cluster();
+}
 
 namespace {
 
@@ -327,6 +333,9 @@ void end_copy(const emulation::Fibers::Copy& copy) {
 void copy_async(void* to, const void* from, bool present) {
   start_copy(to, from, present, 16);
 }
+void copy_half_async(void* to, const void* from, bool present) {
+  start_copy(to, from, present, 8);
+}
 void copy_word_async(void* to, const void* from) {
   start_copy(to, from, true, 4);
 }
@@ -345,6 +354,7 @@ unsigned running_thread() {
 }
 }  // namespace
 void copy_bulk_out(void* to, const void* from, uint32_t bytes) {
+  if (!fibers.has_waited()) emulation::fail("a bulk copy out before wait_for_previous()", 0);
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16 != 0)
     emulation::fail("a bulk copy out of %zu bytes is not aligned to 16", size_t{bytes});
   emulation::bulk_stores.push_back({running_thread(), to, from, bytes});

@@ -125,6 +125,8 @@ void mbarrier_arrive_copies(uint64_t* barrier) {
   mbarrier_arrive(barrier);
 }
 void store_async_at(float* to, uint32_t block, float value, uint64_t* barrier) {
+  if (emulation::fibers.ended(block))
+    emulation::fail("a store to block %zu of a cluster, which has ended", size_t{block});
   *static_cast<float*>(emulation::shared_of(to, block)) = value;
   change(static_cast<uint64_t*>(emulation::shared_of(barrier, block)), 0, -int64_t{sizeof value});
 }
@@ -142,7 +144,8 @@ uint32_t block_of_cluster() {
   return emulation::fibers.block();
 }
 void cluster_sync() {
-  emulation::fibers.wait_for_cluster();
+  arrive_at_cluster();
+  wait_for_cluster();
 }
 
 namespace {

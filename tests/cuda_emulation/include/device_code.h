@@ -16,7 +16,7 @@
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static  // blocks run one after the other
+#define __shared__ static  // blocks run one after the other; those of a cluster use dynamic memory only
 
 struct alignas(8) uint2 {
   unsigned x, y;

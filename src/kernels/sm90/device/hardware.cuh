@@ -63,6 +63,16 @@ __device__ inline void prefetch(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from) : "memory");
 }
 
+// Blocks of a cluster (launch_clusters). Each thread arrives, then waits until all threads of all blocks have
+// arrived. Only this is ordered: what a block has read before it arrived is not changed by what others write
+// after they have waited.
+__device__ inline void arrive_at_cluster() {
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+__device__ inline void wait_for_cluster() {
+  asm volatile("barrier.cluster.wait;" ::: "memory");
+}
+
 // 16 bytes, past L1; zeros when `present` is false, and then nothing is read.
 __device__ inline void copy_async(void* to, const void* from, bool present) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
@@ -72,6 +82,12 @@ __device__ inline void copy_async(void* to, const void* from, bool present) {
 __device__ inline void copy_async(void* to, const void* from) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+// 8 bytes, otherwise as the first.
+__device__ inline void copy_half_async(void* to, const void* from, bool present) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(at), "l"(from), "r"(present ? 8 : 0)
+               : "memory");
 }
 // 4 bytes.
 __device__ inline void copy_word_async(void* to, const void* from) {

@@ -51,6 +51,15 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
+// For a phase that other blocks of the cluster end.
+__device__ inline void mbarrier_wait_for_blocks(uint64_t* barrier, uint32_t parity) {
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
+  asm volatile(
+      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], "
+      "%1;\n@!done bra again;\n}" ::"r"(at),
+      "r"(parity)
+      : "memory");
+}
 
 __device__ inline uint32_t block_of_cluster() {
   uint32_t rank;
@@ -127,7 +136,9 @@ __device__ inline void wait_bulk_read() {
 __device__ inline void wait_bulk_out() {
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 }
-// To the same place in a block of the cluster, whose barrier is told of the four bytes.
+// To the same place in a block of the cluster, whose barrier is told of the four bytes (PTX ISA, st.async).
+// Before the first one the cluster must have met after mbarrier_init_done(), and a block must not end before
+// its own phases have.
 __device__ inline void store_async_at(float* to, uint32_t block, float value, uint64_t* barrier) {
   asm volatile(
       "{\n.reg .b32 to, told;\nmapa.shared::cluster.u32 to, %0, %1;\nmapa.shared::cluster.u32 told, %2, "

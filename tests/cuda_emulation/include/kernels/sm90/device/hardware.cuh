@@ -38,11 +38,16 @@ void named_barrier() {
 
 inline void prefetch(const void*) {}
 
+// Blocks of a cluster.
+void arrive_at_cluster();
+void wait_for_cluster();
+
 // Copies arrive as late as they may: when they are waited for.
 void copy_async(void* to, const void* from, bool present);
 inline void copy_async(void* to, const void* from) {
   copy_async(to, from, true);
 }
+void copy_half_async(void* to, const void* from, bool present);
 void copy_word_async(void* to, const void* from);
 void commit_copies();
 void wait_copies_but(int pending);
