@@ -158,5 +158,60 @@ TEST_P(EveryBackend, KdaMixOfManySequencesIsThatOfEachBitForBit) {
   }
 }
 
+// Sequences of every kind beside each other, in numbers that a backend may treat in different forms: each
+// gets the bits that it gets alone, over three steps whose verifies are folded in by the next.
+TEST_P(EveryBackend, KdaMixBesideAnyNumberOfSequencesIsThatOfEachBitForBit) {
+#ifdef GODWIT_CUDA_EMULATED
+  constexpr int64_t kHeads = 2;
+  constexpr int32_t kCounts[] = {2, 5, 10};
+#else
+  constexpr int64_t kHeads = 16;
+  constexpr int32_t kCounts[] = {4, 9, 34, 65};
+#endif
+  constexpr int32_t kMostRows = 11;
+  for (const int32_t count : kCounts) {
+    SCOPED_TRACE(fmt::format("{} sequences", count));
+    const KdaShape shape{.heads = kHeads,
+                         .d = 128,
+                         .window = count % 2 == 0 ? DType::bf16 : DType::f32,
+                         .slots = count + 1,
+                         .pending = kMostRows};
+    Side s(backend(GetParam()));
+    KdaWorld together(s, shape), alone(s, shape);
+    struct Life {
+      int64_t committed = 0;
+      int32_t pending = 0;
+    };
+    std::vector<Life> lives(static_cast<size_t>(count));
+    for (int32_t turn = 0; turn < 3; ++turn) {
+      SCOPED_TRACE(fmt::format("turn {}", turn));
+      std::vector<SequenceSpec> step;
+      for (int32_t i = 0; i < count; ++i) {
+        Life& life = lives[static_cast<size_t>(i)];
+        const int32_t accepted = (i + turn) % (life.pending + 1);
+        constexpr RowKind kKinds[] = {RowKind::decode, RowKind::verify, RowKind::forced, RowKind::decode,
+                                      RowKind::verify, RowKind::draft,  RowKind::decode};
+        const RowKind kind = kKinds[(i + 2 * turn) % 7];
+        const int32_t rows = kind == RowKind::decode ? 1 : 1 + (5 * i + turn) % (count > 16 ? 3 : kMostRows);
+        step.push_back(sequence(kind, life.committed + accepted, rows, i + 1, accepted));
+        life.committed += accepted + (kind == RowKind::verify ? 0 : rows);
+        life.pending = kind == RowKind::verify ? rows : 0;
+      }
+      const Matrix all = together.mix(step);
+      int64_t row = 0;
+      for (const SequenceSpec& spec : step) {
+        Rows rows;
+        for (int32_t r = 0; r < spec.rows; ++r) rows.push_back(row++);
+        expect_same_bits(alone.mix({spec}), pick(all, rows), fmt::format("slot {}", spec.slot));
+        if (lives[static_cast<size_t>(spec.slot - 1)].committed == 0) continue;
+        expect_same_bits(together.state(spec.slot), alone.state(spec.slot),
+                         fmt::format("state of slot {}", spec.slot));
+        expect_same_bits(together.window(spec.slot), alone.window(spec.slot),
+                         fmt::format("window of slot {}", spec.slot));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace godwit::ops_test
