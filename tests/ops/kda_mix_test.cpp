@@ -165,7 +165,7 @@ TEST_P(EveryBackend, KdaMixBesideAnyNumberOfSequencesIsThatOfEachBitForBit) {
   constexpr int64_t kHeads = 2;
   constexpr int32_t kCounts[] = {2, 5, 10};
 #else
-  constexpr int64_t kHeads = 16;
+  constexpr int64_t kHeads = 8;
   constexpr int32_t kCounts[] = {4, 9, 34, 65};
 #endif
   constexpr int32_t kMostRows = 11;
