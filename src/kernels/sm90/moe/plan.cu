@@ -7,8 +7,8 @@
 namespace godwit::sm90 {
 namespace {
 
-// A row a block. Its warps meet for the logits, one chooses. So many that the experts of a rank are counted and
-// described in one go: each further one waits for memory again.
+// A row a block. Its warps meet for the logits, one chooses. So many that the experts of a rank are counted
+// and described in one go: each further one waits for memory again.
 constexpr int kChooseThreads = 320;
 
 // kPlans: the block that ends last sorts what all have chosen into groups.
