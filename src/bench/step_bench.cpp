@@ -199,7 +199,10 @@ class Bench {
     for (size_t i = 0; i < out.parts.size(); ++i) time_parts(only[i], out.parts[i]);
     out.parts.insert(out.parts.begin(), step);
     if (shape.prefill) out.behind = decode_behind(plan);
-    if (asked_.whole) out.whole_us = whole(plan);
+    if (asked_.whole) {
+      out.whole_tokens = batch * (shape.first() + shape.rows);
+      out.whole_us = whole(plan);
+    }
     for (auto& r : recordings_) r.reset();
     return out;
   }

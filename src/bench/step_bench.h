@@ -52,6 +52,7 @@ struct StepResult {
   std::string refused;          // why it was not run
   StepMemory memory;
   DecodeBehind behind;  // prefill only
+  int64_t whole_tokens = 0;
   double whole_us = 0;  // all slices of the prompts, one after the other; 0: not asked for
 
   // Whether the numbers may be believed: what was timed is a step, and nothing was allocated behind it.

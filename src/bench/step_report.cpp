@@ -92,8 +92,7 @@ std::string as_table(const StepCase& asked, const std::vector<StepResult>& resul
         r.behind.steady_us / 1e3);
     if (asked.whole)
       out += fmt::format("  from the first token to the end of this slice: {:.3f} s, {:.0f} tok/s\n",
-                         r.whole_us / 1e6,
-                         static_cast<double>(r.batch * (r.context + r.rows)) / r.whole_us * 1e6);
+                         r.whole_us / 1e6, static_cast<double>(r.whole_tokens) / r.whole_us * 1e6);
   }
   return out;
 }

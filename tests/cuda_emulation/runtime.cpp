@@ -40,6 +40,7 @@ uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace godwit::emulation {
+size_t leave_products();
 
 void issue(cudaStream_t stream, std::function<void()> work);  // now, or when what is captured is replayed
 
@@ -138,6 +139,8 @@ void run_first_waiting() {
                seen == launch.seen.end() || seen->second.empty() ? nullptr : &seen->second);
     if (!bulk_stores.empty()) fail("a block ended with %zu bulk copies out under way", bulk_stores.size());
     if (!bulk_copies.empty()) fail("a block ended with %zu bulk copies under way", bulk_copies.size());
+    if (const size_t left = leave_products(); left > 0)
+      fail("a block ended with %zu products under way", left);
   }
 }
 
@@ -157,6 +160,7 @@ void run_grid(const cudaLaunchConfig_t& config, unsigned cluster, const std::fun
         fibers.look_ahead(enter_cluster(launch, index), reversed(), thread, launch.seen[index]);
     bulk_copies.clear();
     bulk_stores.clear();
+    leave_products();
   }
   waiting.push_back(std::move(launch));
 }

@@ -49,9 +49,9 @@ struct Product {
   const float* d;
   std::function<void()> make;
 };
+std::map<unsigned, std::vector<Product>> products;  // by thread of a cluster
 std::vector<Product>& under_way() {
-  static std::map<unsigned, std::vector<Product>> of_thread;
-  return of_thread[emulation::fibers.block() << 16 | threadIdx.x];
+  return products[emulation::fibers.block() << 16 | threadIdx.x];
 }
 template <int kValues, class F>
 void begin_product(float (&d)[kValues], bool add, F f) {
@@ -95,6 +95,17 @@ void multiply_bf16(float (&to)[kValues], uint64_t a, uint64_t b, bool add_to) {
 }
 
 }  // namespace
+
+}  // namespace godwit::sm90
+namespace godwit::emulation {
+// How many products nobody has waited for. They are forgotten.
+size_t leave_products() {
+  size_t left = 0;
+  for (auto& [thread, all] : sm90::products) left += all.size(), all.clear();
+  return left;
+}
+}  // namespace godwit::emulation
+namespace godwit::sm90 {
 
 void mbarrier_init(uint64_t* barrier, uint32_t count) {
   store(barrier, {count & 0xfffu, count & 0xfffu, 0, 0});

@@ -90,7 +90,7 @@ TEST_P(Bf16Activations, ProductsReadThem) {
 
 // As many rows of weights and as much K as bring a second chunk to every CTA and every stage of its rings
 // back in use: where its warpgroups share K, and where (an odd number of blocks) each has chunks of its own.
-// And a share of the weights that a CTA holds whole for few rows.
+// And one chunk a CTA, whose turns have several stages.
 TEST_P(Bf16Activations, ProductsOfManyChunks) {
 #ifdef GODWIT_CUDA_EMULATED
   constexpr Shape kMany[] = {{330, 1664}, {1400, 320}, {155, 2048}};

@@ -308,6 +308,25 @@ TEST_P(Backends, PrefillBoundary) {
   }
 }
 
+// So many tiles of rows that each cluster walks more of them than it holds.
+TEST_P(Backends, PrefillBoundaryOfManyTiles) {
+#ifdef GODWIT_CUDA_EMULATED
+  constexpr int64_t kRows = 75;
+#else
+  constexpr int64_t kRows = 1030;
+#endif
+  for (const int64_t width : {128, 1152}) {
+    const Matrix streams = random_matrix(383, kRows, 4 * width), mix = random_matrix(384, kRows, 20);
+    const Matrix y = random_matrix(385, kRows, width);
+    check_row_op(
+        GetParam(), kRows,
+        [&](Side& s, const Rows& r) {
+          return boundary(s, width, pick(streams, r), pick(mix, r), pick(y, r), true, 0);
+        },
+        {1e-5, 2e-5}, fmt::format("width {}", width));
+  }
+}
+
 TEST_P(Backends, PrefillBoundaryOfTheRealShape) {
   constexpr int64_t kRows = 35, kWidth = 4096;
   const Matrix streams = random_matrix(386, kRows, 4 * kWidth), mix = random_matrix(387, kRows, 20);

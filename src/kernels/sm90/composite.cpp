@@ -76,7 +76,8 @@ void CudaOps::multiply(std::span<const Product> products) {
       if (!quantized) quantize(device_.stream(), p.x, p.codes, nullptr);
       quantized = &given.x;
     }
-    if (fits_skinny(p)) {
+    const bool streams = p.w.data.dtype == DType::bf16 && p.x.dtype == DType::bf16;  // by Hopper's products
+    if (fits_skinny(p) && (!streams || device_.is_hopper())) {
       together[count++] = p;
       if (!fp8) met = p.x.dtype;
     } else {

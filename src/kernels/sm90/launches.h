@@ -23,6 +23,7 @@ struct Quantized {
   float* scales = nullptr;   // [rows, padded / 128]
   int64_t padded = 0;        // columns rounded up to whole groups of 128; the rest is zero codes
 
+  // Those of rows `first` on.
   Quantized rows_from(int64_t first) const {
     return codes ? Quantized{codes + first * padded, scales + first * (padded / kFp8Block), padded} : *this;
   }

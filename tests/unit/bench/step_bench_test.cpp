@@ -90,7 +90,8 @@ TEST(StepBench, PromptsTogetherAndFromTheirFirstToken) {
   const StepResult& r = results->front();
   expect_sound(r);
   EXPECT_GT(r.behind.steady_us, 0);
-  EXPECT_GT(r.whole_us, r.parts[0].us_min);  // it is the last of several slices
+  EXPECT_GT(r.whole_us, r.parts[0].us_min);                       // it is the last of several slices
+  EXPECT_EQ(r.whole_tokens, 3 * (c.contexts[0] / 64 * 64 + 70));  // slices begin on pages
   EXPECT_NE(as_table(c, *results).find("from the first token"), std::string::npos);
   EXPECT_EQ(as_json(c, *results).find("cases")->as_array()[0].find("whole_us")->as_double(), r.whole_us);
 }

@@ -51,16 +51,6 @@ __device__ inline void mbarrier_wait(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 }
-// For a phase that other blocks of the cluster end.
-__device__ inline void mbarrier_wait_for_blocks(uint64_t* barrier, uint32_t parity) {
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(barrier));
-  asm volatile(
-      "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], "
-      "%1;\n@!done bra again;\n}" ::"r"(at),
-      "r"(parity)
-      : "memory");
-}
-
 __device__ inline uint32_t block_of_cluster() {
   uint32_t rank;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));

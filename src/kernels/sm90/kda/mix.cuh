@@ -19,7 +19,6 @@ constexpr int kDim = 128;  // d, and K of the low-rank gates
 constexpr int kTaps = 4, kPast = kTaps - 1;
 constexpr int kQuarters = 4, kColumns = kDim / kQuarters;
 constexpr int kWarps = 4, kThreads = 32 * kWarps;  // of a quarter
-constexpr int kMostRows = 8;                       // that are prepared together
 constexpr int kCells = 8;                          // keys a lane holds, of four columns each
 constexpr float kL2Eps = 1e-6f;                    // added to the sum of squares (trap T7)
 
@@ -56,9 +55,6 @@ __device__ inline Entry entry_of(const kernels::Sequence& s, int row) {
 void launch_few(cudaStream_t stream, const kernels::StepView& step, const Mix& a, DType window);
 void launch_many(cudaStream_t stream, const kernels::StepView& step, const Mix& a, DType window,
                  int32_t group);
-
-template <class Window>
-constexpr DType kWindowType = sizeof(Window) == 2 ? DType::bf16 : DType::f32;
 
 struct Column4 {
   float v[4];

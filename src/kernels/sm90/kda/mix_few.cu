@@ -12,6 +12,7 @@ using kernels::RowKind;
 using kernels::Sequence;
 using kernels::StepView;
 
+constexpr int kMostRows = 8;                    // that are prepared together
 constexpr int kChannels = 2 * kDim + kColumns;  // a block convolves: all of q and k, its own of v
 constexpr int kPieces = kChannels / 4;          // a thread has four of them
 constexpr int kLow = kDim + kColumns;           // low-rank outputs of a block: of f_b, then of g_b
@@ -303,7 +304,7 @@ __device__ inline void finish(Shared& m, const Mix& a, int head, int n, int buff
 #pragma unroll
     for (int e = 0; e < 4; ++e) v[e] = gated(o.v[e], w.v[e], fast_sigmoid(sum_of_warps(m, r, kDim + c + e)));
   }
-  mbarrier_wait_for_blocks(&m.blocks_met[buffer], parity);
+  mbarrier_wait(&m.blocks_met[buffer], parity);
   if (r >= n) return;
   float squares[kQuarters];
 #pragma unroll

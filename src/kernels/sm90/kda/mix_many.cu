@@ -480,8 +480,12 @@ __global__ void __launch_bounds__(kBlockThreads, 1)
       cells.update();
       if (turn.single || r + 1 == n) {
         const int done = turn.first + n;
-        if (!entry.keeps || (!turn.single && done < turn.all)) store_cells(m, cells, e);
-        if (turn.single || done == (entry.keeps && s.replay > 0 ? s.replay : turn.all)) leave(m, e);
+        const bool leaves = turn.single || done == (entry.keeps && s.replay > 0 ? s.replay : turn.all);
+        if (!entry.keeps || (!turn.single && done < turn.all)) {
+          store_cells(m, cells, e);
+          if (!leaves) fence_products();  // a bulk copy may come to its place
+        }
+        if (leaves) leave(m, e);
       }
       if (enters && e > 0) {
         wait_bulk_read<0>();

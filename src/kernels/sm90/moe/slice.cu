@@ -140,7 +140,7 @@ __device__ void feed_scales(const SliceProduct& p, Shared& s, int32_t rank) {
     for (int32_t k = 0; k < p.k_blocks; ++k, at.advance(), x += p.x.capacity) {
       float of_row[kLaneRows];
 #pragma unroll
-      for (int r = 0; r < kLaneRows; ++r) of_row[r] = 32 * r < rows ? __ldg(x + 32 * r) : 0.0f;
+      for (int r = 0; r < kLaneRows; ++r) of_row[r] = 32 * r < rows ? x[32 * r] : 0.0f;
       const float by_low = __ldg(of_low++), by_high = __ldg(of_high++);
       mbarrier_wait(&s.empty[at.stage], at.parity ^ 1);
 #pragma unroll

@@ -15,9 +15,6 @@ void mbarrier_init_done();
 void mbarrier_arrive_at(uint64_t* barrier, uint32_t block);
 void mbarrier_arrive_expecting(uint64_t* barrier, uint32_t bytes);
 void mbarrier_wait(uint64_t* barrier, uint32_t parity);
-inline void mbarrier_wait_for_blocks(uint64_t* barrier, uint32_t parity) {
-  mbarrier_wait(barrier, parity);
-}
 // Comes as late as it may: when its barrier is waited for.
 void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier);
 
