@@ -40,6 +40,7 @@ class Fibers {
   bool ended(unsigned block) const { return alive_of_[block] == 0; }
   unsigned block() const { return static_cast<unsigned>(running_) / shape_.threads; }  // within its cluster
   unsigned blocks() const { return shape_.blocks; }
+  size_t thread() const { return running_; }  // of all of its cluster
   void wait_until(const std::function<bool()>& condition);
   const Gift* exchange(unsigned mask, const Gift& own);
 

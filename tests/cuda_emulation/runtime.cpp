@@ -108,7 +108,7 @@ struct BulkCopy {
 };
 std::vector<BulkCopy> bulk_copies;
 struct BulkStore {
-  unsigned thread;
+  size_t thread;
   void* to;  // null: the end of a group
   const void* from;
   size_t bytes;
@@ -352,23 +352,18 @@ void copy_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
     emulation::bulk_copies.push_back({barrier, copy});
   }
 }
-namespace {
-unsigned running_thread() {
-  return blockIdx.x * blockDim.x + threadIdx.x;
-}
-}  // namespace
 void copy_bulk_out(void* to, const void* from, uint32_t bytes) {
   if (!fibers.has_waited()) emulation::fail("a bulk copy out before wait_for_previous()", 0);
   if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) % 16 != 0)
     emulation::fail("a bulk copy out of %zu bytes is not aligned to 16", size_t{bytes});
-  emulation::bulk_stores.push_back({running_thread(), to, from, bytes});
+  emulation::bulk_stores.push_back({fibers.thread(), to, from, bytes});
 }
 void commit_bulk_out() {
-  emulation::bulk_stores.push_back({running_thread(), nullptr, nullptr, 0});
+  emulation::bulk_stores.push_back({fibers.thread(), nullptr, nullptr, 0});
 }
 void wait_bulk_out_but(int pending) {
   auto& stores = emulation::bulk_stores;
-  const unsigned own = running_thread();
+  const size_t own = fibers.thread();
   int groups = 0;
   for (const auto& store : stores) groups += store.thread == own && store.to == nullptr ? 1 : 0;
   std::erase_if(stores, [&](const emulation::BulkStore& store) {

@@ -49,9 +49,9 @@ struct Product {
   const float* d;
   std::function<void()> make;
 };
-std::map<unsigned, std::vector<Product>> products;  // by thread of a cluster
+std::map<size_t, std::vector<Product>> products;  // by thread of a cluster
 std::vector<Product>& under_way() {
-  return products[emulation::fibers.block() << 16 | threadIdx.x];
+  return products[emulation::fibers.thread()];
 }
 template <int kValues, class F>
 void begin_product(float (&d)[kValues], bool add, F f) {

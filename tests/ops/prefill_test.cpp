@@ -308,6 +308,18 @@ TEST_P(Backends, PrefillBoundary) {
   }
 }
 
+// Expanded rows of one width.
+void check_boundary(const std::string& name, int64_t rows, int64_t width) {
+  const Matrix streams = random_matrix(386, rows, 4 * width), mix = random_matrix(387, rows, 20);
+  const Matrix y = random_matrix(388, rows, width);
+  check_row_op(
+      name, rows,
+      [&](Side& s, const Rows& r) {
+        return boundary(s, width, pick(streams, r), pick(mix, r), pick(y, r), true, 0);
+      },
+      {1e-5, 2e-5}, fmt::format("width {}", width));
+}
+
 // So many tiles of rows that each cluster walks more of them than it holds.
 TEST_P(Backends, PrefillBoundaryOfManyTiles) {
 #ifdef GODWIT_CUDA_EMULATED
@@ -315,28 +327,11 @@ TEST_P(Backends, PrefillBoundaryOfManyTiles) {
 #else
   constexpr int64_t kRows = 1030;
 #endif
-  for (const int64_t width : {128, 1152}) {
-    const Matrix streams = random_matrix(383, kRows, 4 * width), mix = random_matrix(384, kRows, 20);
-    const Matrix y = random_matrix(385, kRows, width);
-    check_row_op(
-        GetParam(), kRows,
-        [&](Side& s, const Rows& r) {
-          return boundary(s, width, pick(streams, r), pick(mix, r), pick(y, r), true, 0);
-        },
-        {1e-5, 2e-5}, fmt::format("width {}", width));
-  }
+  for (const int64_t width : {128, 1152}) check_boundary(GetParam(), kRows, width);
 }
 
 TEST_P(Backends, PrefillBoundaryOfTheRealShape) {
-  constexpr int64_t kRows = 35, kWidth = 4096;
-  const Matrix streams = random_matrix(386, kRows, 4 * kWidth), mix = random_matrix(387, kRows, 20);
-  const Matrix y = random_matrix(388, kRows, kWidth);
-  check_row_op(
-      GetParam(), kRows,
-      [&](Side& s, const Rows& r) {
-        return boundary(s, kWidth, pick(streams, r), pick(mix, r), pick(y, r), true, 0);
-      },
-      {1e-5, 2e-5}, "width 4096");
+  check_boundary(GetParam(), 35, 4096);
 }
 
 // Rows that no vector of four values can read.

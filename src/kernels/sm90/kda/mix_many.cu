@@ -19,7 +19,6 @@ constexpr int kChannels = 3 * kDim, kPieces = kChannels / 4;
 // Four keys of a state, a bulk copy, and what keeps lanes of different keys in different banks.
 constexpr int kPart = 4 * kDim, kPartPitch = kPart + 8, kParts = kDim * kDim / kPart;
 static_assert(kParts == 32);  // a lane's
-constexpr size_t kMostShared = 232'448;
 
 // What a block does between two of its barriers: prepares and walks n rows of as many sequences from e on, or
 // n records or rows of sequence e. `first` of its `all` records and rows are done by then.
@@ -44,8 +43,7 @@ struct Shared {
   Turn turn;
   uint64_t full[kStages], walked[kStages];  // a state has come; its last reader and writer is done
 };
-
-static_assert(sizeof(Shared) <= kMostShared);
+static_assert(sizeof(Shared) <= 227 << 10);
 
 __device__ inline int quarter() {
   return static_cast<int>(threadIdx.x) / kThreads;

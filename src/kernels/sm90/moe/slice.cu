@@ -394,10 +394,9 @@ __global__ void __launch_bounds__(kRowThreads)
   uint32_t codes[kLaneColumns / 4];
 #pragma unroll
   for (int i = 0; i < kLaneColumns; i += 4) codes[i / 4] = by.codes(v[i], v[i + 1], v[i + 2], v[i + 3]);
-    // A lane looks at a choice.
 #pragma unroll 1
   for (int32_t begin = 0; begin < chosen; begin += 32) {
-    const int32_t c = begin + static_cast<int32_t>(lane);
+    const int32_t c = begin + static_cast<int32_t>(lane);  // that the lane looks at
     const int32_t own = c < chosen ? place[int64_t{row} * chosen + c] : -1;
     uint32_t there = __ballot_sync(0xffffffffu, own >= 0);
 #pragma unroll 1
